@@ -1,0 +1,39 @@
+/**
+ * Two test tiers with the same code: `npm test` takes the small counts, `npm run test:full` the full ones.
+ * A random test takes its seed from here, so that a failure can be run again with COCOON_TEST_SEED.
+ */
+import { randomInt } from "node:crypto";
+
+export type Tier = "small" | "full";
+
+export function tier(): Tier {
+  return process.env["COCOON_TEST_TIER"] === "full" ? "full" : "small";
+}
+
+/** The number of rounds for this tier. */
+export function count(rounds: Readonly<Record<Tier, number>>): number {
+  return rounds[tier()];
+}
+
+let chosen: number | undefined;
+
+/** The seed of this run, printed once per process. */
+export function testSeed(): number {
+  if (chosen === undefined) {
+    const given = process.env["COCOON_TEST_SEED"];
+    chosen = given ? Number(given) : randomInt(2 ** 31);
+    console.log(`# seed ${chosen} (repeat with COCOON_TEST_SEED=${chosen})`);
+  }
+  return chosen;
+}
+
+/** Small, fast, repeatable random numbers in [0, 1): mulberry32. */
+export function seededRandom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
