@@ -170,7 +170,9 @@ export function defaultText(option: Option): string {
   const parsed = option.schema.safeParse(undefined);
   if (!parsed.success || parsed.data === undefined || parsed.data === "") return "";
   if (durations.has(option.schema) && typeof parsed.data === "number") return formatDuration(parsed.data);
-  return typeof parsed.data === "string" ? parsed.data : JSON.stringify(parsed.data).replaceAll(/[[\]"]/g, "");
+  return typeof parsed.data === "string"
+    ? parsed.data
+    : JSON.stringify(parsed.data).replaceAll(/[[\]"]/g, "");
 }
 
 const durations = new WeakSet<z.ZodType>();

@@ -18,7 +18,10 @@ test("what could not be asked is never what is not there", () => {
 });
 
 test("context is added in front and the code, the causes and the wait survive", () => {
-  const inner = new Fault("tooManyRequests", "slow down", { retryAfterMs: 700, causes: [{ field: "a", message: "b" }] });
+  const inner = new Fault("tooManyRequests", "slow down", {
+    retryAfterMs: 700,
+    causes: [{ field: "a", message: "b" }],
+  });
   const outer = toFault(inner, "list pods");
   assert.equal(outer.message, "list pods: slow down");
   assert.equal(outer.retryAfterMs, 700);
@@ -27,6 +30,8 @@ test("context is added in front and the code, the causes and the wait survive", 
 });
 
 test("a message names each cause once", () => {
-  const error = new Error("cannot start etcd", { cause: new Error("port taken", { cause: new Error("port taken") }) });
+  const error = new Error("cannot start etcd", {
+    cause: new Error("port taken", { cause: new Error("port taken") }),
+  });
   assert.equal(messageOf(error), "cannot start etcd: port taken");
 });
