@@ -1,0 +1,114 @@
+/** The layers of ARCHITECTURE.md as a test: who may import whom, in manifests and in sources. */
+import assert from "node:assert/strict";
+import { globSync, readFileSync, readdirSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { test } from "node:test";
+
+const root = join(import.meta.dirname, "..");
+
+/** Each package and the packages it may import. Arrows only go down; apps never import each other. */
+const allowed: Readonly<Record<string, readonly string[]>> = {
+  core: [],
+  contract: ["core"],
+  oci: ["core", "contract"],
+  vm: ["core", "contract", "oci"],
+  kube: ["core"],
+  controlplane: ["core", "kube"],
+  kubelet: ["core", "contract", "kube"],
+  registry: ["core", "contract", "oci"],
+  operator: ["core", "contract", "kube", "oci"],
+  webhook: ["core", "contract", "kube", "oci"],
+  colocation: ["core", "contract", "kube"],
+  vk: ["core", "contract", "oci", "vm", "kube", "kubelet"],
+  dashboard: ["core", "contract"],
+  cli: [
+    "core",
+    "contract",
+    "oci",
+    "vm",
+    "kube",
+    "controlplane",
+    "kubelet",
+    "registry",
+    "operator",
+    "webhook",
+    "colocation",
+    "vk",
+    "dashboard",
+  ],
+};
+const testOnly = new Set(["testkit"]);
+
+/** Words of the product that the general Kubernetes and process layers must not know. */
+const productWords = /cocoon|hibernat|microvm|snapshot/i;
+const generalLayers = ["kube"];
+
+const packages = readdirSync(join(root, "packages"));
+const isTest = (file: string) => /\.test\.ts$|\/testing\//.test(file);
+
+function sources(name: string): string[] {
+  return globSync(`packages/${name}/src/**/*.ts`, { cwd: root });
+}
+
+function importsOf(file: string): { readonly specifier: string; readonly line: number }[] {
+  const lines = readFileSync(join(root, file), "utf8").split("\n");
+  return lines.flatMap((text, index) => {
+    const match = /(?:\bfrom\s+|\bimport\s*\(?\s*)"([^"]+)"/.exec(text);
+    return match?.[1] ? [{ specifier: match[1], line: index + 1 }] : [];
+  });
+}
+
+test("every package is in the table of layers", () => {
+  const unknown = packages.filter((name) => !Object.hasOwn(allowed, name) && !testOnly.has(name));
+  assert.deepEqual(unknown, []);
+});
+
+test("manifests depend only downwards", () => {
+  for (const name of packages.filter((each) => !testOnly.has(each))) {
+    const manifest = JSON.parse(readFileSync(join(root, "packages", name, "package.json"), "utf8")) as {
+      dependencies?: Record<string, string>;
+    };
+    const internal = Object.keys(manifest.dependencies ?? {}).filter((each) => each.startsWith("@cocoon/"));
+    const wrong = internal.filter((each) => !allowed[name]?.includes(each.slice("@cocoon/".length)));
+    assert.deepEqual(wrong, [], `packages/${name}/package.json`);
+  }
+});
+
+test("imports go down, through a package's exports, and only tests use the testkit", () => {
+  const wrong: string[] = [];
+  for (const name of packages) {
+    for (const file of sources(name)) {
+      for (const { specifier, line } of importsOf(file)) {
+        const trouble = troubleWith(name, file, specifier);
+        if (trouble) wrong.push(`${file}:${line}: ${trouble}`);
+      }
+    }
+  }
+  assert.deepEqual(wrong, []);
+});
+
+// oxlint-disable-next-line max-params -- package, file and specifier are what the rule is about
+function troubleWith(name: string, file: string, specifier: string): string | undefined {
+  if (specifier.startsWith(".")) {
+    const target = relative(join(root, "packages", name), join(root, dirname(file), specifier));
+    return target.startsWith("..") ? `reaches out of its package: ${specifier}` : undefined;
+  }
+  if (!specifier.startsWith("@cocoon/")) return undefined;
+  const target = specifier.split("/")[1] ?? "";
+  if (target === name) return `imports its own package by name: ${specifier}`;
+  if (testOnly.has(name)) return undefined;
+  if (testOnly.has(target)) return isTest(file) ? undefined : `only tests import ${specifier}`;
+  if (allowed[name]?.includes(target)) return undefined;
+  return isTest(file) ? undefined : `${name} must not import ${target}`;
+}
+
+test("general layers know no product words", () => {
+  const wrong: string[] = [];
+  for (const file of generalLayers.flatMap(sources)) {
+    for (const [index, text] of readFileSync(join(root, file), "utf8").split("\n").entries()) {
+      if (productWords.test(text.replaceAll("@cocoon/", "").replaceAll("COCOON_TEST", "")))
+        wrong.push(`${file}:${index + 1}: ${text.trim()}`);
+    }
+  }
+  assert.deepEqual(wrong, []);
+});
