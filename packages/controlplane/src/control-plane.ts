@@ -63,9 +63,15 @@ export async function planControlPlane(options: PrepareOptions): Promise<Descrip
   const layout = clusterLayout(options.directory);
   const before = await readClusterState(layout);
   await using stack = new AsyncDisposableStack();
-  const ports = await choosePorts({ layout, before: before?.ports, options, stack });
+  const ports = before?.ports ?? (await choosePorts({ layout, before: undefined, options, stack }));
   const settings = { ...(before?.settings ?? defaultSettings), ...options.settings };
-  return describe(layout, options.binaries, { version: 1, kubernetes: kubernetesVersion, settings, ports });
+  const wanted = { ...ports, ...(options.apiserverPort ? { apiserver: options.apiserverPort } : {}) };
+  return describe(layout, options.binaries, {
+    version: 1,
+    kubernetes: kubernetesVersion,
+    settings,
+    ports: wanted,
+  });
 }
 
 /** Idempotent. Disposing gives back the port reservations, not the cluster. */

@@ -79,6 +79,7 @@ async function show(tasks: ListrTask[]): Promise<void> {
   await new Listr(tasks, {
     concurrent: true,
     exitOnError: false,
+    registerSignalListeners: false, // ours stops cleanly; theirs ends the process at once
     fallbackRenderer: "simple",
     rendererOptions: { showErrorMessage: false, collapseErrors: false },
   }).run();
