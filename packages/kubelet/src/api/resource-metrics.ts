@@ -1,5 +1,5 @@
 /** `/metrics/resource`: the stats summary as Prometheus text, which is what metrics-server reads. */
-import type { PodStats, StatsSummary } from "./stats-summary.ts";
+import type { NodeStats, PodStats, StatsSummary } from "./stats-summary.ts";
 
 interface Sample {
   readonly labels: Readonly<Record<string, string>>;
@@ -20,80 +20,74 @@ export function resourceMetricsText(summary: StatsSummary): string {
   return `${families(summary).map(familyText).join("")}# HELP resource_scrape_error 1 if there was an error while getting metrics, 0 otherwise\n# TYPE resource_scrape_error gauge\nresource_scrape_error 0\n`;
 }
 
-function families({ node, pods }: StatsSummary): readonly Family[] {
-  const seconds = (nanoSeconds: number | undefined) =>
-    nanoSeconds === undefined ? undefined : nanoSeconds / nano;
-  const eachContainer = pods.flatMap((pod) =>
-    pod.containers.map((container) => ({
-      pod,
-      container,
-      labels: { container: container.name, ...podLabels(pod) },
-    })),
-  );
+function families(summary: StatsSummary): readonly Family[] {
+  return [...nodeFamilies(summary.node), ...podFamilies(summary.pods), ...containerFamilies(summary.pods)];
+}
+
+function seconds(nanoSeconds: number | undefined): number | undefined {
+  return nanoSeconds === undefined ? undefined : nanoSeconds / nano;
+}
+
+interface Measured {
+  readonly usage: Pick<PodStats, "cpu" | "memory">;
+  readonly labels: Sample["labels"];
+}
+
+/** CPU and memory of something: the two families that every level has. */
+function usageFamilies(what: "node" | "pod" | "container", measured: readonly Measured[]): readonly Family[] {
   return [
     {
-      name: "node_cpu_usage_seconds_total",
+      name: `${what}_cpu_usage_seconds_total`,
       type: "counter",
-      help: "Cumulative cpu time consumed by the node in core-seconds",
-      samples: [{ labels: {}, value: seconds(node.cpu?.usageCoreNanoSeconds), time: node.cpu?.time ?? "" }],
-    },
-    {
-      name: "node_memory_working_set_bytes",
-      type: "gauge",
-      help: "Current working set of the node in bytes",
-      samples: [{ labels: {}, value: node.memory?.workingSetBytes, time: node.memory?.time ?? "" }],
-    },
-    {
-      name: "pod_cpu_usage_seconds_total",
-      type: "counter",
-      help: "Cumulative cpu time consumed by the pod in core-seconds",
-      samples: pods.map((pod) => ({
-        labels: podLabels(pod),
-        value: seconds(pod.cpu?.usageCoreNanoSeconds),
-        time: pod.cpu?.time ?? "",
-      })),
-    },
-    {
-      name: "pod_memory_working_set_bytes",
-      type: "gauge",
-      help: "Current working set of the pod in bytes",
-      samples: pods.map((pod) => ({
-        labels: podLabels(pod),
-        value: pod.memory?.workingSetBytes,
-        time: pod.memory?.time ?? "",
-      })),
-    },
-    {
-      name: "container_cpu_usage_seconds_total",
-      type: "counter",
-      help: "Cumulative cpu time consumed by the container in core-seconds",
-      samples: eachContainer.map(({ container, labels }) => ({
+      help: `Cumulative cpu time consumed by the ${what} in core-seconds`,
+      samples: measured.map(({ usage, labels }) => ({
         labels,
-        value: seconds(container.cpu?.usageCoreNanoSeconds),
-        time: container.cpu?.time ?? "",
+        value: seconds(usage.cpu?.usageCoreNanoSeconds),
+        time: usage.cpu?.time ?? "",
       })),
     },
     {
-      name: "container_memory_working_set_bytes",
+      name: `${what}_memory_working_set_bytes`,
       type: "gauge",
-      help: "Current working set of the container in bytes",
-      samples: eachContainer.map(({ container, labels }) => ({
+      help: `Current working set of the ${what} in bytes`,
+      samples: measured.map(({ usage, labels }) => ({
         labels,
-        value: container.memory?.workingSetBytes,
-        time: container.memory?.time ?? "",
-      })),
-    },
-    {
-      name: "container_start_time_seconds",
-      type: "gauge",
-      help: "Start time of the container since unix epoch in seconds",
-      samples: eachContainer.map(({ container, labels }) => ({
-        labels,
-        value: Date.parse(container.startTime) / 1000,
-        time: container.cpu?.time ?? "",
+        value: usage.memory?.workingSetBytes,
+        time: usage.memory?.time ?? "",
       })),
     },
   ];
+}
+
+function nodeFamilies(node: NodeStats): readonly Family[] {
+  return usageFamilies("node", [{ usage: node, labels: {} }]);
+}
+
+function podFamilies(pods: readonly PodStats[]): readonly Family[] {
+  return usageFamilies(
+    "pod",
+    pods.map((pod) => ({ usage: pod, labels: podLabels(pod) })),
+  );
+}
+
+function containerFamilies(pods: readonly PodStats[]): readonly Family[] {
+  const all = pods.flatMap((pod) =>
+    pod.containers.map((container) => ({
+      usage: container,
+      labels: { container: container.name, ...podLabels(pod) },
+    })),
+  );
+  const started: Family = {
+    name: "container_start_time_seconds",
+    type: "gauge",
+    help: "Start time of the container since unix epoch in seconds",
+    samples: all.map(({ usage, labels }) => ({
+      labels,
+      value: Date.parse(usage.startTime) / 1000,
+      time: usage.cpu?.time ?? "",
+    })),
+  };
+  return [...usageFamilies("container", all), started];
 }
 
 function podLabels(pod: PodStats): Readonly<Record<string, string>> {

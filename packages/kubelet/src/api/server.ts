@@ -4,6 +4,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { ServerOptions } from "node:https";
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import {
   Fault,
@@ -173,8 +174,7 @@ async function serveStream(options: KubeletApiOptions, call: Call, upgrade: Upgr
   const route = findRoute(call.path);
   const { provider, log, times = defaultStreamTimes } = options;
   if (!route) throw new Fault("notFound", "404 request not found");
-  if ("setTimeout" in upgrade.socket && typeof upgrade.socket.setTimeout === "function")
-    upgrade.socket.setTimeout(0);
+  if (upgrade.socket instanceof Socket) upgrade.socket.setTimeout(0);
   if (route.kind === "portForward") {
     const { pod } = route;
     if (!provider.portForward) throw new Fault("notSupported", "501 not implemented");
@@ -198,13 +198,16 @@ async function serveStream(options: KubeletApiOptions, call: Call, upgrade: Upgr
 
 /** Validates before any side effect: kubectl repeats a refused WebSocket upgrade over SPDY. */
 function runnerFor(provider: PodProvider, route: Route, query: URLSearchParams): CommandRunner {
-  const { exec, attach } = provider;
-  if (route.kind === "exec" && exec) {
+  if (route.kind === "exec" && provider.exec) {
+    const exec = provider.exec.bind(provider);
     const command = query.getAll("command");
     if (command.length === 0) throw new Fault("badRequest", "you must specify at least 1 command");
-    return (io) => exec.call(provider, route.target, command, io);
+    return (io) => exec(route.target, command, io);
   }
-  if (route.kind === "attach" && attach) return (io) => attach.call(provider, route.target, io);
+  if (route.kind === "attach" && provider.attach) {
+    const attach = provider.attach.bind(provider);
+    return (io) => attach(route.target, io);
+  }
   if (route.kind === "exec" || route.kind === "attach")
     throw new Fault("notSupported", "501 not implemented");
   throw new Fault("badRequest", "this path does not take an upgrade");
