@@ -1,5 +1,6 @@
 /** Sizes of the user's terminal: a sequence of JSON objects, cut into messages anyhow. */
 import type { Readable } from "node:stream";
+import { systemCode } from "@cocoon/core";
 
 export interface TerminalSize {
   readonly width: number;
@@ -9,8 +10,16 @@ export interface TerminalSize {
 const maximumPendingBytes = 4_096;
 const largest = 65_535;
 
-/** Yields each well-formed size; what is not one is passed over. Ends with the stream. */
+/** Yields each well-formed size; what is not one is passed over. Ends with the stream, also when that breaks off. */
 export async function* terminalSizes(source: Readable): AsyncGenerator<TerminalSize> {
+  try {
+    yield* readSizes(source);
+  } catch (error) {
+    if (systemCode(error) !== "ERR_STREAM_PREMATURE_CLOSE") throw error;
+  }
+}
+
+async function* readSizes(source: Readable): AsyncGenerator<TerminalSize> {
   let pending = "";
   for await (const chunk of source) {
     pending += String(chunk);
