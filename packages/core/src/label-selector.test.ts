@@ -88,9 +88,8 @@ test("the object form is checked and merged", () => {
 });
 
 test("keys and values are told from texts that cannot be one", () => {
-  for (const key of ["a", "A.b_c-1", "example.com/x", `${"a".repeat(63)}`])
-    assert.ok(isQualifiedName(key), key);
-  for (const key of ["", "-a", "a-", "a/b/c", "/a", "a/", `${"a".repeat(64)}`, `${"a".repeat(254)}/x`])
+  for (const key of ["a", "A.b_c-1", "example.com/x", "a".repeat(63)]) assert.ok(isQualifiedName(key), key);
+  for (const key of ["", "-a", "a-", "a/b/c", "/a", "a/", "a".repeat(64), `${"a".repeat(254)}/x`])
     assert.ok(!isQualifiedName(key), key);
   for (const value of ["", "a", "A_1.x-y"]) assert.ok(isLabelValue(value), value);
   for (const value of ["-", "a b", "a-", "x".repeat(64)]) assert.ok(!isLabelValue(value), value);

@@ -71,8 +71,7 @@ function matchesOne({ key, operator, values }: LabelRequirement, labels: Labels)
       return value !== undefined;
     case "DoesNotExist":
       return value === undefined;
-    case "Gt":
-    case "Lt":
+    default:
       return value !== undefined && compares(value, operator, values[0] ?? "");
   }
 }
@@ -105,10 +104,8 @@ function formatOne({ key, operator, values }: LabelRequirement): string {
       return key;
     case "DoesNotExist":
       return `!${key}`;
-    case "Gt":
-      return `${key}>${values[0] ?? ""}`;
-    case "Lt":
-      return `${key}<${values[0] ?? ""}`;
+    default:
+      return `${key}${operator === "Gt" ? ">" : "<"}${values[0] ?? ""}`;
   }
 }
 

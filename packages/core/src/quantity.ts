@@ -136,7 +136,8 @@ function decimalText(nanos: bigint, format: "decimal" | "exponent"): string {
   let number = nanos;
   let power = -9;
   // The suffix for powers of ten ends at E; beyond it the number grows instead of losing its suffix.
-  while (number % 1000n === 0n && (format === "exponent" || power < 18)) {
+  const maxPower = format === "exponent" ? Number.POSITIVE_INFINITY : 18;
+  while (number % 1000n === 0n && power < maxPower) {
     number /= 1000n;
     power += 3;
   }
