@@ -1,5 +1,5 @@
 /** One source of generated files. Files are made in memory, so that a check can compare without writing. */
-export interface GeneratedFile {
+interface GeneratedFile {
   /** Relative to the repository. */
   readonly path: string;
   readonly content: string;

@@ -16,11 +16,15 @@ Every label, annotation, taint and finalizer that parts of Cocoon exchange throu
 cocoon-webhook, "bridge" is the part of the operator that serves the older API.
 `;
 
+const headings: Readonly<Record<KeyEntry["on"], string>> = {
+  pod: "Pods",
+  node: "Nodes",
+  CocoonSet: "CocoonSets",
+  CocoonHibernation: "CocoonHibernations",
+};
+
 function page(entries: readonly KeyEntry[]): string {
-  const groups = Map.groupBy(
-    entries,
-    (entry) => `${entry.on === "pod" ? "Pods" : entry.on === "node" ? "Nodes" : entry.on}`,
-  );
+  const groups = Map.groupBy(entries, (entry) => headings[entry.on]);
   const sections = [...groups].map(([title, rows]) => `\n## ${title}\n\n${table(rows)}`);
   return `${intro}${sections.join("")}`;
 }

@@ -55,6 +55,7 @@ export {
 } from "./hibernate-state.ts";
 export {
   hibernationCondition,
+  hibernationDeletionPolicies,
   hibernationPhases,
   phaseOfDesire,
   readCocoonHibernation,
@@ -160,6 +161,7 @@ export { dnsLabelTrouble, dnsSubdomainTrouble, isDnsLabel, isDnsSubdomain } from
 export type { ObjectMeta } from "./schema.ts";
 export {
   assembleSnapshot,
+  maxChunksPerFile,
   maxSnapshotConfigBytes,
   readSnapshotConfig,
   readSnapshotManifest,

@@ -1,5 +1,6 @@
 /** Bare calls to the API server of a test cluster: what is tested here is the server's own answer. */
 import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
 import { Agent, request } from "node:https";
 import type { TestCluster } from "@cocoon/testkit";
 import { parse } from "yaml";
@@ -16,7 +17,7 @@ export interface Answer {
   };
 }
 
-export interface Call {
+interface Call {
   readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   readonly path: string;
   readonly body?: unknown;
@@ -59,7 +60,7 @@ async function send(agent: Agent, server: string, call: Call): Promise<Answer> {
     timeout: 60_000,
   });
   outgoing.end(call.body === undefined ? undefined : JSON.stringify(call.body));
-  const [response] = (await once(outgoing, "response")) as [import("node:http").IncomingMessage];
+  const [response] = (await once(outgoing, "response")) as [IncomingMessage];
   response.setEncoding("utf8");
   let text = "";
   for await (const part of response) text += String(part);
