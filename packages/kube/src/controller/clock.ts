@@ -27,3 +27,19 @@ export const systemClock: Clock = {
     return () => clearTimeout(timer);
   },
 };
+
+/** Waits; resolves early, without throwing, when the signal aborts. Returns false in that case. */
+export function clockSleep(clock: Clock, ms: number, signal: AbortSignal): Promise<boolean> {
+  if (signal.aborted) return Promise.resolve(false);
+  return new Promise((resolve) => {
+    const stop = (): void => {
+      cancel();
+      resolve(false);
+    };
+    const cancel = clock.schedule(ms, () => {
+      signal.removeEventListener("abort", stop);
+      resolve(true);
+    });
+    signal.addEventListener("abort", stop, { once: true });
+  });
+}
