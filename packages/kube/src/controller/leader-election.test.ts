@@ -289,6 +289,31 @@ describe("leader election", () => {
     assert.equal(record(world.server)?.holderIdentity, undefined);
   });
 
+  test("the lease counts from when it was asked for, not from when the answer came", async () => {
+    const world = newWorld();
+    let slow = true;
+    const after = async (): Promise<void> => {
+      if (slow) await new Promise<void>((resolve) => world.clock.schedule(12_000, resolve));
+      slow = false;
+    };
+    const client = world.server.client({ after: (call) => (call.verb === "create" ? after() : undefined) });
+    const leadingAt: number[] = [];
+    const start = world.clock.now();
+    const a = candidate(world, "a", {
+      client,
+      body: () => {
+        leadingAt.push(
+          world.clock.now() - start,
+          world.server.calls.filter((call) => call.verb === "update").length,
+        );
+        return Promise.resolve();
+      },
+    });
+    await pass(world.clock, 13_000);
+    await a.result;
+    assert.deepEqual(leadingAt, [12_000, 1], "it wrote once more before it led");
+  });
+
   test("a body that does not end when leadership is lost is abandoned before the lease expires", async () => {
     const world = newWorld();
     let down = false;
