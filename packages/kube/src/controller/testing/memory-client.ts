@@ -4,7 +4,7 @@
  * effect.
  */
 import { randomUUID } from "node:crypto";
-import { applyJsonPatch, applyMergePatch, Fault, jsonEqual } from "@cocoon/core";
+import { applyJsonPatch, applyMergePatch, Fault, jsonEqual, orAborted } from "@cocoon/core";
 import type { DeleteOptions, KubeClient, ListOptions, ObjectList, Patch } from "../../client.ts";
 import { keyOf, keyText, type KubeObject, type ObjectKey, type ResourceType } from "../../object.ts";
 
@@ -27,11 +27,10 @@ export class MemoryServer {
   client(hooks: { readonly before?: Hook; readonly after?: Hook } = {}): KubeClient {
     const call = async <T>(each: MemoryCall, signal: AbortSignal, act: () => T): Promise<T> => {
       signal.throwIfAborted();
-      await hooks.before?.(each);
+      await orAborted(Promise.resolve(hooks.before?.(each)), { signal });
       this.calls.push(each);
       const result = act();
-      await hooks.after?.(each);
-      signal.throwIfAborted();
+      await orAborted(Promise.resolve(hooks.after?.(each)), { signal });
       return structuredClone(result);
     };
     const text = (type: ResourceType<KubeObject>, key: ObjectKey) => `${type.plural} ${keyText(key)}`;
