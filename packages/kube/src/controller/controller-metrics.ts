@@ -5,9 +5,9 @@
 import { Counter, Gauge, Histogram, type Registry } from "@cocoon/core";
 import type { WorkQueueObserver, WorkQueueStats } from "./work-queue.ts";
 
-export type ReconcileResult = "success" | "requeue_after" | "requeue" | "error";
+type ReconcileResult = "success" | "requeue_after" | "requeue" | "error";
 
-export interface FailureTraits {
+interface FailureTraits {
   readonly terminal: boolean;
   readonly timedOut: boolean;
 }
