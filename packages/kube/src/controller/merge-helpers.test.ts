@@ -188,6 +188,16 @@ describe("merge writes", () => {
   });
 });
 
+test("merge writes: an object of the same name that came later is left alone", async () => {
+  const { server, client, object } = await existing();
+  await client.delete(things, key, options);
+  await client.create(things, { metadata: key }, options);
+  await assert.rejects(patchAnnotations({ client, type: things, object }, { a: "1" }, options), (error) =>
+    isFault(error, "conflict"),
+  );
+  assert.equal(server.objects("things")[0]?.metadata.annotations, undefined);
+});
+
 describe("owner references", () => {
   const owner = { metadata: { name: "o", uid: "u1" } };
   const reference = controllerReference(things, owner);

@@ -1,10 +1,11 @@
 /**
  * Writes that say only what changes: merge patches computed from what was seen, and nothing at all when nothing would
- * change. Each names the UID it is meant for, so that a successor of the same name is left alone.
+ * change. Each names the UID it is meant for: when another object has the name by now, it is left alone and
+ * the answer is `conflict`.
  */
-import { createMergePatch } from "@cocoon/core";
+import { createMergePatch, Fault, isFault } from "@cocoon/core";
 import type { CallOptions, KubeClient } from "../client.ts";
-import { keyOf, type KubeObject, type ResourceType } from "../object.ts";
+import { keyOf, keyText, type KubeObject, type ResourceType } from "../object.ts";
 
 export interface ChangeTarget<T extends KubeObject> {
   readonly client: KubeClient;
@@ -21,15 +22,31 @@ export interface ChangeOptions extends CallOptions {
 
 /** Brings the object from how it was seen to how it should be. The same object, and no call, when it is so already. */
 export async function patchChanges<T extends KubeObject>(
-  { client, type, object }: ChangeTarget<T>,
+  target: ChangeTarget<T>,
   wanted: T,
   options: ChangeOptions,
 ): Promise<T> {
-  const body = createMergePatch(object, wanted);
-  if (body === undefined) return object;
-  const patch = { type: "merge", body: withPreconditions(body as Partial<T>, object, options) } as const;
+  const body = createMergePatch(target.object, wanted);
+  return body === undefined ? target.object : send(target, body as Partial<KubeObject>, options);
+}
+
+async function send<T extends KubeObject>(
+  { client, type, object }: ChangeTarget<T>,
+  body: Partial<KubeObject>,
+  options: ChangeOptions,
+): Promise<T> {
   const { exactVersion: _ours, ...call } = options;
-  return client.patch(type, { key: keyOf(object), patch }, call);
+  const patch = { type: "merge", body: withPreconditions(body, object, options) } as const;
+  try {
+    return await client.patch(type, { key: keyOf(object), patch }, call);
+  } catch (error) {
+    // The server reads another UID as an attempt to change it.
+    if (isFault(error, "invalid") && error.causes.some((cause) => cause.field === "metadata.uid"))
+      throw new Fault("conflict", `${type.kind} ${keyText(keyOf(object))} is another object by now`, {
+        cause: error,
+      });
+    throw error;
+  }
 }
 
 function withPreconditions(body: Partial<KubeObject>, object: KubeObject, options: ChangeOptions): unknown {
@@ -58,13 +75,13 @@ export function annotationChanges(
 
 /** Sets and removes annotations; others are left as they are. No call when nothing would change. */
 export async function patchAnnotations<T extends KubeObject>(
-  { client, type, object }: ChangeTarget<T>,
+  target: ChangeTarget<T>,
   wanted: WantedTexts,
   options: CallOptions,
 ): Promise<T> {
-  const annotations = annotationChanges(object, wanted);
-  if (!annotations) return object;
-  const { uid } = object.metadata;
-  const body = { metadata: { annotations, ...(uid === undefined ? {} : { uid }) } };
-  return client.patch(type, { key: keyOf(object), patch: { type: "merge", body } }, options);
+  const annotations = annotationChanges(target.object, wanted);
+  if (!annotations) return target.object;
+  // A merge patch holds nulls, which no object does.
+  const metadata = { annotations } as unknown as KubeObject["metadata"];
+  return send(target, { metadata }, options);
 }

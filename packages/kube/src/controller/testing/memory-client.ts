@@ -103,6 +103,10 @@ export class MemoryServer {
 
   #update(text: string, object: KubeObject): KubeObject {
     const old = this.#get(text);
+    if (object.metadata.uid !== undefined && object.metadata.uid !== old.metadata.uid)
+      throw new Fault("invalid", `${text} is invalid`, {
+        causes: [{ field: "metadata.uid", message: "field is immutable" }],
+      });
     const version = object.metadata.resourceVersion;
     if (version !== undefined && version !== old.metadata.resourceVersion)
       throw new Fault("conflict", `${text}: the object has been modified`);
