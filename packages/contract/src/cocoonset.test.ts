@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readCocoonSet, readCocoonSetSpec, type CocoonSet } from "./cocoonset.ts";
-import { setConditions, setPhases, subAgentSelector, type SetCounts } from "./cocoonset-status.ts";
+import {
+  addressCondition,
+  setConditions,
+  setPhases,
+  subAgentSelector,
+  type SetCounts,
+} from "./cocoonset-status.ts";
 import { withConditions } from "./conditions.ts";
 import { agentCases } from "./testing/agent-cases.ts";
 import { golden } from "./testing/golden.ts";
@@ -94,6 +100,13 @@ test("Ready and Progressing follow from counts and phase", () => {
     (phase) => setConditions(phase, counts([0, 1]), 1)[1]?.status === "True",
   );
   assert.deepEqual(progressing, ["Pending", "Scaling", "Suspending", "Waking", "Migrating"]);
+});
+
+test("a toolbox that waits for its address is named", () => {
+  const { status, reason, message } = addressCondition(["win", "old"], 3);
+  assert.deepEqual([status, reason], ["False", "WaitingForAddress"]);
+  assert.match(message, /waiting for the address of their machine: win, old$/);
+  assert.equal(addressCondition([], 3).status, "True");
 });
 
 test("the scale subresource selects the sub-agents", () => {

@@ -25,6 +25,7 @@ export {
   type HibernatePolicy,
 } from "./cocoonset-spec.ts";
 export {
+  addressCondition,
   setConditions,
   setPhases,
   subAgentSelector,
