@@ -32,3 +32,5 @@ export type {
   ResourceRequirements,
 } from "./provider.ts";
 export type { CommandEnd, CommandIo, StreamTimes, TerminalSize } from "./stream/index.ts";
+export { startKubelet, type Kubelet, type KubeletOptions } from "./kubelet.ts";
+export type { NodeCondition, NodeDescription } from "./node/node-description.ts";
