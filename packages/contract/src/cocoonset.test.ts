@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readCocoonSet, readCocoonSetSpec, type CocoonSet } from "./cocoonset.ts";
+import { readCocoonSet, readCocoonSetSpec, readDeletionWishes, type CocoonSet } from "./cocoonset.ts";
 import {
   addressCondition,
   setConditions,
@@ -69,6 +69,14 @@ test("what is wrong is said with its field, all at once", () => {
   );
   for (const object of [undefined, null, 7, {}, { metadata: {} }, { spec: {} }])
     assert.throws(() => readCocoonSet(object), { code: "invalid" });
+});
+
+test("a deletion learns what it must know even from a broken object", () => {
+  const keepAll = { snapshotPolicy: "always", purge: false };
+  for (const object of [undefined, {}, { spec: null }, { spec: { snapshotPolicy: "often", agent: 7 } }])
+    assert.deepEqual(readDeletionWishes(object), keepAll);
+  const broken = { spec: { snapshotPolicy: "main-only", deletionPolicy: "Purge", nodePool: "a b" } };
+  assert.deepEqual(readDeletionWishes(broken), { snapshotPolicy: "main-only", purge: true });
 });
 
 /** Ready and desired agents, then toolboxes. */
