@@ -232,6 +232,7 @@ class RunningController implements Controller {
       .finally(() => {
         this.#running.delete(text);
         this.#queue.done(text);
+        run.end();
         this.#pump();
       });
   }
