@@ -94,6 +94,18 @@ export function subAgentSelector(set: string): string {
   );
 }
 
+/** Whether static toolboxes wait for an address that nobody knows yet (`awaitAddress`). */
+export function addressCondition(waiting: readonly string[], observedGeneration: number): ConditionReport {
+  const known = waiting.length === 0;
+  return {
+    type: "AddressesKnown",
+    status: known ? "True" : "False",
+    reason: known ? "AllKnown" : "WaitingForAddress",
+    message: known ? "" : `toolboxes waiting for the address of their machine: ${waiting.join(", ")}`,
+    observedGeneration,
+  };
+}
+
 export interface SetCounts {
   readonly readyAgents: number;
   readonly desiredAgents: number;

@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readCocoonSet, readCocoonSetSpec, type CocoonSet } from "./cocoonset.ts";
-import { setConditions, setPhases, subAgentSelector, type SetCounts } from "./cocoonset-status.ts";
+import { readCocoonSet, readCocoonSetSpec, readDeletionWishes, type CocoonSet } from "./cocoonset.ts";
+import {
+  addressCondition,
+  setConditions,
+  setPhases,
+  subAgentSelector,
+  type SetCounts,
+} from "./cocoonset-status.ts";
 import { withConditions } from "./conditions.ts";
 import { agentCases } from "./testing/agent-cases.ts";
 import { golden } from "./testing/golden.ts";
@@ -65,6 +71,14 @@ test("what is wrong is said with its field, all at once", () => {
     assert.throws(() => readCocoonSet(object), { code: "invalid" });
 });
 
+test("a deletion learns what it must know even from a broken object", () => {
+  const keepAll = { snapshotPolicy: "always", purge: false };
+  for (const object of [undefined, {}, { spec: null }, { spec: { snapshotPolicy: "often", agent: 7 } }])
+    assert.deepEqual(readDeletionWishes(object), keepAll);
+  const broken = { spec: { snapshotPolicy: "main-only", deletionPolicy: "Purge", nodePool: "a b" } };
+  assert.deepEqual(readDeletionWishes(broken), { snapshotPolicy: "main-only", purge: true });
+});
+
 /** Ready and desired agents, then toolboxes. */
 const counts = (
   agents: readonly [number, number],
@@ -94,6 +108,13 @@ test("Ready and Progressing follow from counts and phase", () => {
     (phase) => setConditions(phase, counts([0, 1]), 1)[1]?.status === "True",
   );
   assert.deepEqual(progressing, ["Pending", "Scaling", "Suspending", "Waking", "Migrating"]);
+});
+
+test("a toolbox that waits for its address is named", () => {
+  const { status, reason, message } = addressCondition(["win", "old"], 3);
+  assert.deepEqual([status, reason], ["False", "WaitingForAddress"]);
+  assert.match(message, /waiting for the address of their machine: win, old$/);
+  assert.equal(addressCondition([], 3).status, "True");
 });
 
 test("the scale subresource selects the sub-agents", () => {

@@ -132,6 +132,17 @@ test("the disk of a cloud image is its parts in order of title", () => {
     cloudImageDisk(manifest).map((layer) => layer.digest.slice(7, 8)),
     ["a", "b"],
   );
+  const [part] = manifest.layers;
+  assert.ok(part);
+  const titled = (title?: string) => ({
+    ...part,
+    annotations: title === undefined ? {} : { "org.opencontainers.image.title": title },
+  });
+  const layers = ["b", "a.01", "a", "\u{1f600}", "\uff5e"].map(titled);
+  const order = cloudImageDisk({ ...manifest, layers: [...layers, titled()] }).map(
+    (layer) => layer.annotations?.["org.opencontainers.image.title"],
+  );
+  assert.deepEqual(order, [undefined, "a", "a.01", "b", "\uff5e", "\u{1f600}"], "by the bytes of UTF-8");
   assert.throws(() => cloudImageDisk({ ...manifest, layers: [] }), /no disk layer/);
   assert.throws(
     () => readCloudImageManifest((golden("snapshot-v1") as Sample).manifest),

@@ -244,6 +244,11 @@ test("an older hibernation without action means sleep, one without pod is refuse
     { phase: "Dreaming" },
     { observedGeneration: 2, now: "2026-01-01T00:00:00Z" },
   );
+  assert.deepEqual(toLegacyHibernationStatus({}), {});
+  assert.equal(
+    fromLegacyHibernation(readLegacyHibernation({ metadata: {}, spec: { podName: "p" } })).metadata.namespace,
+    undefined,
+  );
   assert.equal(odd.phase, "Pending");
   assert.equal(odd.conditions?.[0]?.lastTransitionTime, "2026-01-01T00:00:00Z");
 });
