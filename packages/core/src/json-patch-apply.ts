@@ -17,6 +17,8 @@ import {
 
 /** As many as kube-apiserver accepts in one patch. */
 export const maxPatchOperations = 10_000;
+/** Values that `copy` operations of one patch may add: each can double the document. */
+const maxCopiedValues = 100_000;
 
 export function applyJsonPatch(document: unknown, operations: readonly JsonPatchOperation[]): unknown {
   if (operations.length > maxPatchOperations)
@@ -25,8 +27,26 @@ export function applyJsonPatch(document: unknown, operations: readonly JsonPatch
       `a patch of ${operations.length} operations; at most ${maxPatchOperations} are allowed`,
     );
   let current = document;
-  for (const operation of operations) current = applyOperation(current, operation);
+  let copied = 0;
+  for (const operation of operations) {
+    if (operation.op === "copy") copied += sizeOfCopy(current, operation, maxCopiedValues - copied);
+    current = applyOperation(current, operation);
+  }
   return current;
+}
+
+/** How many values the copy has; more than `room` are refused without counting to the end. */
+function sizeOfCopy(document: unknown, operation: JsonPatchOperation, room: number): number {
+  const waiting = [read(document, parsePointer(fromOf(operation)))];
+  let size = 0;
+  for (let value = waiting.pop(); value !== undefined; value = waiting.pop()) {
+    size += 1;
+    if (size > room)
+      throw new Fault("tooLarge", `copies add more than ${maxCopiedValues} values to the document`);
+    if (isJsonArray(value)) waiting.push(...value.slice(0, room + 1));
+    else if (isJsonRecord(value)) waiting.push(...Object.values(value).slice(0, room + 1));
+  }
+  return size;
 }
 
 function applyOperation(document: unknown, operation: JsonPatchOperation): unknown {

@@ -157,6 +157,16 @@ describe("diff and apply", () => {
       assert.throws(() => diffJson({}, { value }), fault("invalid"));
   });
 
+  test("copies that double the document again and again are refused", () => {
+    const doubling = Array.from(
+      { length: 40 },
+      (_, index) => ({ op: "copy", from: "", path: `/${index}` }) as const,
+    );
+    assert.throws(() => applyJsonPatch({ b: 1 }, doubling), fault("tooLarge"));
+    const once = applyJsonPatch({ b: [1, 2] }, [{ op: "copy", from: "", path: "/a" }]);
+    assert.deepEqual(once, { b: [1, 2], a: { b: [1, 2] } });
+  });
+
   test("at most ten thousand operations", () => {
     const operations = Array.from({ length: maxPatchOperations + 1 }, () => testOperation([], 1));
     assert.throws(() => applyJsonPatch(1, operations), fault("tooLarge"));

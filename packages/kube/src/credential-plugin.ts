@@ -7,7 +7,7 @@ import { ExecAuth } from "@kubernetes/client-node/dist/exec_auth.js";
 import type { KubeTarget } from "./kubeconfig.ts";
 import type { ExecPlugin } from "./kubeconfig-schema.ts";
 
-export interface PluginCredential {
+interface PluginCredential {
   readonly authorization?: string | undefined;
   readonly cert?: Buffer | undefined;
   readonly key?: Buffer | undefined;

@@ -6,8 +6,18 @@
  *   const pod = await client.get(pods, { namespace: "default", name: "web" }, { signal });
  *   await using caches = openCaches({ client, log });
  *   await using cache = caches.open(pods, {});
- *   await cache.synced;
+ *   await cache.synced({ signal });
  */
+export {
+  openCaches,
+  type CacheListener,
+  type CacheOptions,
+  type Caches,
+  type CachesOptions,
+  type ObjectCache,
+} from "./cache.ts";
+export type { CacheIndex, IndexKeys } from "./cache-index.ts";
+export type { CacheEvent } from "./cache-store.ts";
 export type {
   ByteStream,
   CallOptions,
@@ -94,6 +104,7 @@ export {
   watchBatches,
   type ListMethod,
   type Selection,
+  type WatchBatch,
   type WatchEvent,
   type WatchOptions,
   type WatchTuning,

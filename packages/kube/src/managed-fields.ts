@@ -6,8 +6,6 @@
  * found exactly where the objects have their managed fields, or the text is no longer JSON, everything is parsed as
  * it came. So text that merely looks like managed fields (an embedded object, a strange key) does no harm.
  */
-import type { KubeObject } from "./object.ts";
-
 const key = '"managedFields":';
 const start = `${key}[`;
 /** Entries hold no other lists, so this is where the list ends. */
@@ -18,7 +16,7 @@ const mark = 0;
 export function parseWithoutManagedFields<V>(text: string, objectsOf: (value: V) => readonly unknown[]): V {
   const cut = cutOut(text);
   if (cut.count > 0) {
-    const value = tryParse<V>(cut.text);
+    const value = tryParse(cut.text) as V | undefined;
     if (value !== undefined && takeMarks(objectsOf(value)) === cut.count) return value;
   }
   const value = JSON.parse(text) as V;
@@ -41,9 +39,9 @@ function cutOut(text: string): { readonly text: string; readonly count: number }
   return { text: pieces.join(String(mark)), count };
 }
 
-function tryParse<V>(text: string): V | undefined {
+function tryParse(text: string): unknown {
   try {
-    return JSON.parse(text) as V;
+    return JSON.parse(text);
   } catch {
     return undefined; // the guess was wrong; the caller parses the whole text
   }
@@ -52,7 +50,7 @@ function tryParse<V>(text: string): V | undefined {
 function takeMarks(objects: readonly unknown[]): number {
   let found = 0;
   for (const object of objects) {
-    if ((metadataOf(object)?.managedFields as unknown) !== mark) continue;
+    if (metadataOf(object)?.managedFields !== mark) continue;
     found += 1;
     dropManagedFields(object);
   }
@@ -68,5 +66,5 @@ function dropManagedFields(object: unknown): void {
 type OwnMetadata = { managedFields?: unknown } | null | undefined;
 
 function metadataOf(object: unknown): OwnMetadata {
-  return (object as Partial<KubeObject> | null | undefined)?.metadata as OwnMetadata;
+  return (object as { metadata?: OwnMetadata } | null | undefined)?.metadata;
 }

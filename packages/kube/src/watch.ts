@@ -38,7 +38,9 @@ import {
 } from "./watch-frames.ts";
 
 export type WatchEvent<T> =
-  | { readonly kind: "relisting" | "synced" }
+  | { readonly kind: "relisting" }
+  /** `version` of the set that was listed. */
+  | { readonly kind: "synced"; readonly version: string }
   /** Between `relisting` and `synced`, `deleted` takes back what was listed. */
   | { readonly kind: "listed" | "applied" | "deleted"; readonly object: T }
   /** `gone`: the object that cannot be read was deleted. The key is `?` when not even that could be read. */
@@ -91,15 +93,22 @@ export async function* watch<T extends KubeObject>(
   type: ResourceType<T>,
   options: WatchOptions<T>,
 ): AsyncGenerator<WatchEvent<T>, void, undefined> {
-  for await (const batch of watchBatches(client, type, options)) yield* batch;
+  for await (const batch of watchBatches(client, type, options)) yield* batch.events;
 }
 
-/** The same events, as many at a time as arrived together. */
+/** The events that arrived together; none when there was only a bookmark. */
+export interface WatchBatch<T> {
+  readonly events: readonly WatchEvent<T>[];
+  /** Everything up to this version has been told. Undefined while a list is under way. */
+  readonly version: string | undefined;
+}
+
+/** The same, batch by batch. */
 export function watchBatches<T extends KubeObject>(
   client: KubeConnection,
   type: ResourceType<T>,
   options: WatchOptions<T>,
-): AsyncGenerator<WatchEvent<T>[], void, undefined> {
+): AsyncGenerator<WatchBatch<T>, void, undefined> {
   return new Watcher(client, type, options).run();
 }
 
@@ -119,7 +128,7 @@ const mostBrokenStreams = 3;
 const tooShortMs = 1_000;
 const failuresWorthAWarning = 3;
 
-type Batches<T, R = void> = AsyncGenerator<WatchEvent<T>[], R, undefined>;
+type Batches<T> = AsyncGenerator<WatchBatch<T>, void, undefined>;
 type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
 class Watcher<T extends KubeObject> {
@@ -168,14 +177,14 @@ class Watcher<T extends KubeObject> {
 
   /** The list goes over into the watch, on the same connection. */
   async *#streamedList(): Batches<T> {
-    yield [{ kind: "relisting" }];
+    yield this.#batch([{ kind: "relisting" }]);
     this.#brokenStreams += 1; // until its end proves otherwise
     yield* this.#events({ sendInitialEvents: true, resourceVersionMatch: "NotOlderThan" });
   }
 
   /** While one page is parsed, the server already writes the next. */
   async *#pagedList(): Batches<T> {
-    yield [{ kind: "relisting" }];
+    yield this.#batch([{ kind: "relisting" }]);
     const { pageSize, idleTimeoutMs, maxObjectBytes } = this.#tuning;
     using texts = new PageTexts({
       open: (token, stop) => {
@@ -192,12 +201,12 @@ class Watcher<T extends KubeObject> {
       const next = tryPeekContinueToken(text);
       if (next) texts.prefetch(next);
       const page = readPage(text, this.#context);
-      yield page.frames.map((frame) => this.#listed(frame));
+      yield this.#batch(page.frames.map((frame) => this.#listed(frame)));
       ({ resourceVersion: version, continueToken: token } = page);
     } while (token !== undefined);
     this.#version = version;
     this.#works();
-    yield [{ kind: "synced" }];
+    yield this.#batch([{ kind: "synced", version }]);
   }
 
   /** One watch connection, until it ends. */
@@ -229,14 +238,20 @@ class Watcher<T extends KubeObject> {
     });
     for await (const chunk of stream.chunks) {
       guard.pause(); // while the consumer works, the silence is ours
-      const batch: WatchEvent<T>[] = [];
+      const before = this.#version;
+      const events: WatchEvent<T>[] = [];
       try {
-        take(chunk, batch);
+        take(chunk, events);
       } finally {
-        if (batch.length > 0) yield batch; // what came before an error counts
+        // What came before an error counts.
+        if (events.length > 0 || this.#version !== before) yield this.#batch(events);
       }
       guard.touch();
     }
+  }
+
+  #batch(events: readonly WatchEvent<T>[]): WatchBatch<T> {
+    return { events, version: this.#version };
   }
 
   /** Notes how far we are and what the consumer is to be told. */
@@ -246,7 +261,7 @@ class Watcher<T extends KubeObject> {
     if (frame.kind === "bookmark") {
       if (listing && !frame.initialEnd) return;
       this.#version = frame.version;
-      if (listing) batch.push({ kind: "synced" });
+      if (listing) batch.push({ kind: "synced", version: frame.version });
     } else {
       if (!listing) this.#version = frame.version ?? this.#version;
       if (frame.kind === "malformed") batch.push(this.#malformed(frame));

@@ -2,12 +2,13 @@
  * Metrics of controllers and their queues, under the names that dashboards for Go controllers know. One set of
  * metrics per registry, shared by all its controllers, told apart by the label `controller`.
  */
-import { Counter, Gauge, Histogram, type Registry } from "@cocoon/core";
+import { Counter, Gauge, Histogram, type FaultCode, type Registry } from "@cocoon/core";
 import type { WorkQueueObserver, WorkQueueStats } from "./work-queue.ts";
 
 type ReconcileResult = "success" | "requeue_after" | "requeue" | "error";
 
 interface FailureTraits {
+  readonly code: FaultCode;
   readonly terminal: boolean;
   readonly timedOut: boolean;
 }
@@ -90,8 +91,9 @@ export function controllerMetrics(registry: Registry, state: ControllerState): C
       counters["reconciles"]?.inc({ ...controller, result });
       histograms["reconcile"]?.observe(controller, tookMs / 1_000);
     },
-    failed: ({ terminal, timedOut }) => {
+    failed: ({ code, terminal, timedOut }) => {
       counters["errors"]?.inc(controller);
+      counters["faults"]?.inc({ ...controller, code });
       if (terminal) counters["terminal"]?.inc(controller);
       if (timedOut) counters["timeouts"]?.inc(controller);
     },
@@ -120,6 +122,10 @@ function createMetrics(registry: Registry): SharedMetrics {
     counters: {
       reconciles: counter(`${runtime}_reconcile_total`, "Reconciles by result.", ["controller", "result"]),
       errors: counter(`${runtime}_reconcile_errors_total`, "Reconciles that failed.", ["controller"]),
+      faults: counter("controller_faults_total", "Reconciles that failed, by the code of their fault.", [
+        "controller",
+        "code",
+      ]),
       terminal: counter(
         `${runtime}_terminal_reconcile_errors_total`,
         "Reconciles that failed with a fault that trying again does not mend.",

@@ -423,6 +423,7 @@ describe("controller: resync, limits, metrics", () => {
       'controller_runtime_reconcile_total{controller="other",result="success"} 0',
       'controller_runtime_reconcile_errors_total{controller="test"} 2',
       'controller_runtime_terminal_reconcile_errors_total{controller="test"} 1',
+      'controller_faults_total{controller="test",code="unavailable"} 1',
       'controller_runtime_reconcile_time_seconds_count{controller="test"} 4',
       'controller_runtime_max_concurrent_reconciles{controller="test"} 1',
       'workqueue_depth{name="test",controller="test"} 0',

@@ -232,6 +232,7 @@ class RunningController implements Controller {
       .finally(() => {
         this.#running.delete(text);
         this.#queue.done(text);
+        run.end();
         this.#pump();
       });
   }
@@ -264,7 +265,7 @@ class RunningController implements Controller {
     const failure = { key: parseKey(text), fault, terminal, failures, retryInMs };
     this.#failures.note(text, failure);
     this.#metrics?.reconciled("error", run.tookMs);
-    this.#metrics?.failed({ terminal, timedOut: run.timedOut });
+    this.#metrics?.failed({ code: fault.code, terminal, timedOut: run.timedOut });
     this.#logFailure(run, failure, isFault(error));
     try {
       this.#options.onFailure?.(failure);

@@ -42,9 +42,14 @@ export class ReconcileRun {
     return this.#clock.now() - this.#startedAt;
   }
 
-  /** Resolves when the reconcile is over, however it ended. */
+  /** Resolves when the reconcile is over and its result taken in, however it ended. */
   get ended(): Promise<void> {
     return this.#ended.promise;
+  }
+
+  /** To be called when the result has been taken in. */
+  end(): void {
+    this.#ended.resolve();
   }
 
   abort(reason: Error): void {
@@ -64,8 +69,6 @@ export class ReconcileRun {
       return { kind: "failed", error };
     } finally {
       cancel();
-      // After the owner has taken the result: it waits for `ended` to see that nothing runs.
-      setImmediate(() => this.#ended.resolve());
     }
   }
 }

@@ -104,9 +104,7 @@ export class MemoryServer {
   #update(text: string, object: KubeObject): KubeObject {
     const old = this.#get(text);
     if (object.metadata.uid !== undefined && object.metadata.uid !== old.metadata.uid)
-      throw new Fault("invalid", `${text} is invalid`, {
-        causes: [{ field: "metadata.uid", message: "field is immutable" }],
-      });
+      throw new Fault("conflict", `${text}: precondition failed: UID`);
     const version = object.metadata.resourceVersion;
     if (version !== undefined && version !== old.metadata.resourceVersion)
       throw new Fault("conflict", `${text}: the object has been modified`);
@@ -115,7 +113,7 @@ export class MemoryServer {
 
   #patch(text: string, patch: Patch): KubeObject {
     const old = this.#get(text);
-    if (patch.type === "merge") return this.#update(text, applyMergePatch(old, patch.body) as KubeObject);
+    if (patch.type === "merge") return this.#mergePatch(text, old, patch.body);
     if (patch.type !== "json") throw new Fault("notSupported", patch.type);
     try {
       return this.#store(text, applyJsonPatch(old, patch.body) as KubeObject);
@@ -123,6 +121,16 @@ export class MemoryServer {
       // The real server says 422 for every patch that does not apply, failed tests included.
       throw new Fault("invalid", "the server rejected our request", { cause: error });
     }
+  }
+
+  #mergePatch(text: string, old: KubeObject, body: unknown): KubeObject {
+    const wanted = applyMergePatch(old, body) as KubeObject;
+    // A replacement with another UID is a conflict, a patch with another UID is invalid.
+    if (wanted.metadata.uid !== old.metadata.uid)
+      throw new Fault("invalid", `${text} is invalid`, {
+        causes: [{ field: "metadata.uid", message: "field is immutable" }],
+      });
+    return this.#update(text, wanted);
   }
 
   #delete(text: string, { preconditions }: DeleteOptions): void {
