@@ -12,6 +12,20 @@ import { eventually, runCommand, temporaryDirectory, type CommandResult } from "
 
 const root = join(import.meta.dirname, "..", "..");
 
+/** A state directory of its own; whatever still runs there ends, and is removed, before the directory is. */
+async function newHome(): Promise<{ readonly path: string } & AsyncDisposable> {
+  const directory = await temporaryDirectory();
+  const path = join(directory.path, "home");
+  return {
+    path,
+    [Symbol.asyncDispose]: async () => {
+      await npm(path, "down");
+      assert.deepEqual(markedProcesses(path), []);
+      await directory[Symbol.asyncDispose]();
+    },
+  };
+}
+
 function npm(home: string, ...args: string[]): Promise<CommandResult> {
   return runCommand("npm", ["run", "--silent", ...args], {
     cwd: root,
@@ -20,10 +34,9 @@ function npm(home: string, ...args: string[]): Promise<CommandResult> {
   });
 }
 
-test("up, look, up again, crash, restart, down, up with the data, wipe", async (t) => {
-  await using directory = await temporaryDirectory();
-  const home = join(directory.path, "home");
-  t.after(() => npm(home, "down"));
+test("up, look, up again, crash, restart, down, up with the data, wipe", async () => {
+  await using state = await newHome();
+  const home = state.path;
 
   const first = await npm(home, "up");
   assert.equal(first.code, 0, first.stderr + first.stdout);
@@ -103,10 +116,9 @@ test("up, look, up again, crash, restart, down, up with the data, wipe", async (
   assert.deepEqual(markedProcesses(home), []);
 });
 
-test("up killed at any moment works on the next try", async (t) => {
-  await using directory = await temporaryDirectory();
-  const home = join(directory.path, "home");
-  t.after(() => npm(home, "down", "--", "--wipe"));
+test("up killed at any moment works on the next try", async () => {
+  await using state = await newHome();
+  const home = state.path;
   for (const component of ["etcd", "kube-apiserver"]) {
     const victim = spawn(
       join(root, "node_modules/.bin/node"),
@@ -124,10 +136,9 @@ test("up killed at any moment works on the next try", async (t) => {
   assert.equal(markedProcesses(home).length, 4, "one process for each part, none twice");
 });
 
-test("Ctrl-C during up ends with one clear sentence and up goes on from there", async (t) => {
-  await using directory = await temporaryDirectory();
-  const home = join(directory.path, "home");
-  t.after(() => npm(home, "down", "--", "--wipe"));
+test("Ctrl-C during up ends with one clear sentence and up goes on from there", async () => {
+  await using state = await newHome();
+  const home = state.path;
   const up = spawn(join(root, "node_modules/.bin/node"), [join(root, "packages/cli/src/main.ts"), "up"], {
     env: { ...process.env, COCOON_HOME: home },
     stdio: ["ignore", "ignore", "pipe"],
