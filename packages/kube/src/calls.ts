@@ -46,7 +46,7 @@ export class Calls implements AsyncDisposable {
   async answer(call: Call): Promise<HttpAnswer> {
     const giveUpAt = performance.now() + (call.timeoutMs ?? this.#settings.timeoutMs);
     for (let sent = 1; ; sent += 1) {
-      const answer = await this.#send(call, Math.max(1, giveUpAt - performance.now()));
+      const answer = await this.#send(call, Math.max(1, Math.round(giveUpAt - performance.now())));
       if (isSuccess(answer.status)) return answer;
       const fault = faultOf(call, answer);
       const waitMs = resendAfterMs(fault);

@@ -6,11 +6,12 @@
  * found exactly where the objects have their managed fields, or the text is no longer JSON, everything is parsed as
  * it came. So text that merely looks like managed fields (an embedded object, a strange key) does no harm.
  */
+import { randomBytes } from "node:crypto";
+
 const key = '"managedFields":';
-const start = `${key}[`;
-/** Entries hold no other lists, so this is where the list ends. */
-const end = "}]";
-const mark = 0;
+const start = `${key}[{`;
+/** Nobody else can have written it. */
+const mark = randomBytes(9).toString("base64url");
 
 /** Parses, and takes the managed fields from the objects that `objectsOf` finds in the value. */
 export function parseWithoutManagedFields<V>(text: string, objectsOf: (value: V) => readonly unknown[]): V {
@@ -28,15 +29,16 @@ function cutOut(text: string): { readonly text: string; readonly count: number }
   const pieces: string[] = [];
   let from = 0;
   for (let at = text.indexOf(start); at >= 0; at = text.indexOf(start, from)) {
-    const close = text.indexOf(end, at);
-    if (close < 0) break;
+    // The entries are objects without lists in them, so the first bracket is the end.
+    const end = text.indexOf("]", at);
+    if (text[end - 1] !== "}") return { text, count: 0 };
     pieces.push(text.slice(from, at + key.length));
-    from = close + end.length;
+    from = end + 1;
   }
   const count = pieces.length;
   if (count === 0) return { text, count };
   pieces.push(text.slice(from));
-  return { text: pieces.join(String(mark)), count };
+  return { text: pieces.join(`"${mark}"`), count };
 }
 
 function tryParse(text: string): unknown {
@@ -50,8 +52,7 @@ function tryParse(text: string): unknown {
 function takeMarks(objects: readonly unknown[]): number {
   let found = 0;
   for (const object of objects) {
-    if (metadataOf(object)?.managedFields !== mark) continue;
-    found += 1;
+    if (metadataOf(object)?.managedFields === mark) found += 1;
     dropManagedFields(object);
   }
   return found;
@@ -59,7 +60,7 @@ function takeMarks(objects: readonly unknown[]): number {
 
 function dropManagedFields(object: unknown): void {
   const metadata = metadataOf(object);
-  if (metadata) delete metadata.managedFields;
+  if (metadata?.managedFields !== undefined) delete metadata.managedFields;
 }
 
 /** The objects are ours until they are handed out. */

@@ -9,7 +9,7 @@ export interface EndpointRoute {
   readonly budgetMs: number;
 }
 
-export type Route = EndpointRoute | { readonly kind: "listener"; readonly listener: RequestListener };
+type Route = EndpointRoute | { readonly kind: "listener"; readonly listener: RequestListener };
 
 export interface Router {
   find(url: string): Route | undefined;

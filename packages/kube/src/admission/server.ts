@@ -75,10 +75,11 @@ export interface AdmissionServerOptions {
   readonly log?: Logger;
   /**
    * When stopping: how long to go on answering, telling each client to close its connection, before listening ends.
-   * A client that reuses a kept-alive connection just as it is closed loses a request; this lets it leave first.
+   * A client that reuses a kept-alive connection just as it is closed, or connects just as listening ends, loses a
+   * request; this gives it time to leave, and load balancers time to see that we are not ready. Default 3 s.
    */
   readonly lameDuckMs?: number;
-  /** Time for open requests to finish after that. */
+  /** Time for open requests to finish after that. Default 12 s. */
   readonly drainMs?: number;
 }
 
@@ -116,7 +117,7 @@ export async function startAdmissionServer(options: AdmissionServerOptions): Pro
     host: options.host,
     port: options.port,
     headersTimeoutMs: limits.headersMs,
-    drainMs: options.drainMs ?? 15_000,
+    drainMs: options.drainMs ?? 12_000,
     handler: (request, response) => answer({ request, response }, router, service),
     tls: {
       ...secureOptions,
@@ -134,7 +135,7 @@ export async function startAdmissionServer(options: AdmissionServerOptions): Pro
   let stopped: Promise<void> | undefined;
   const stop = () => {
     state.stopping = true;
-    stopped ??= stopGently(running, options.lameDuckMs ?? 1_000).finally(() => following[Symbol.dispose]());
+    stopped ??= stopGently(running, options.lameDuckMs ?? 3_000).finally(() => following[Symbol.dispose]());
     return stopped;
   };
   return {

@@ -40,19 +40,19 @@ interface CustomResourceDefinition extends KubeObject {
 
 const admission = { group: "admissionregistration.k8s.io", version: "v1", namespaced: false };
 
-export const validatingWebhookConfigurations: ResourceType<WebhookConfiguration> = resourceType({
+const validatingWebhookConfigurations: ResourceType<WebhookConfiguration> = resourceType({
   ...admission,
   kind: "ValidatingWebhookConfiguration",
   plural: "validatingwebhookconfigurations",
 });
 
-export const mutatingWebhookConfigurations: ResourceType<WebhookConfiguration> = resourceType({
+const mutatingWebhookConfigurations: ResourceType<WebhookConfiguration> = resourceType({
   ...admission,
   kind: "MutatingWebhookConfiguration",
   plural: "mutatingwebhookconfigurations",
 });
 
-export const customResourceDefinitions: ResourceType<CustomResourceDefinition> = resourceType({
+const customResourceDefinitions: ResourceType<CustomResourceDefinition> = resourceType({
   group: "apiextensions.k8s.io",
   version: "v1",
   kind: "CustomResourceDefinition",

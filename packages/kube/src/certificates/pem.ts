@@ -13,30 +13,45 @@ export function joinBundle(certificates: readonly string[]): string {
   return certificates.join("");
 }
 
-/** Short, stable and public name of a certificate. */
-export function certificateId(pem: string): string {
-  return createHash("sha256").update(new X509Certificate(pem).raw).digest("hex").slice(0, 32);
+/** The same few certificates are asked about at every probe and every look; parsing and verifying them is slow. */
+function remember<T>(compute: (...texts: readonly string[]) => T): (...texts: readonly string[]) => T {
+  const known = new Map<string, T>();
+  return (...texts) => {
+    const key = texts.join("\0");
+    const before = known.get(key);
+    if (before !== undefined) return before;
+    if (known.size >= 64) known.clear();
+    const value = compute(...texts);
+    known.set(key, value);
+    return value;
+  };
 }
 
-export function bundleId(certificates: readonly string[]): string {
-  return createHash("sha256").update(joinBundle(certificates)).digest("hex").slice(0, 32);
+const parse = remember((pem = "") => new X509Certificate(pem));
+
+const issued = remember((chain = "", authority = "") => {
+  const issuer = parse(authority);
+  return parse(chain).checkIssued(issuer) && parse(chain).verify(issuer.publicKey);
+});
+
+/** Short, stable and public name of a certificate. */
+export function certificateId(pem: string): string {
+  return createHash("sha256").update(parse(pem).raw).digest("hex").slice(0, 32);
 }
 
 /** Whether the first certificate of `chain` was signed by `authority`. */
 export function isIssuedBy(chain: string, authority: string): boolean {
-  const leaf = new X509Certificate(chain);
-  const issuer = new X509Certificate(authority);
-  return leaf.checkIssued(issuer) && leaf.verify(issuer.publicKey);
+  return issued(chain, authority);
 }
 
 export function isFor(chain: string, host: string): boolean {
-  const leaf = new X509Certificate(chain);
+  const leaf = parse(chain);
   return (isIP(host) ? leaf.checkIP(host) : leaf.checkHost(host)) !== undefined;
 }
 
 /** Host names and addresses that a certificate is for. */
 export function hostsOf(chain: string): string[] {
-  const names = new X509Certificate(chain).subjectAltName ?? "";
+  const names = parse(chain).subjectAltName ?? "";
   return names
     .split(", ")
     .map((name) => /^(?:DNS|IP Address):(.+)$/.exec(name)?.[1] ?? "")
@@ -44,5 +59,5 @@ export function hostsOf(chain: string): string[] {
 }
 
 export function notAfterMsOf(pem: string): number {
-  return Date.parse(new X509Certificate(pem).validTo);
+  return Date.parse(parse(pem).validTo);
 }

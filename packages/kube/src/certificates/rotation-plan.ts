@@ -7,13 +7,13 @@
  *   switched    [B, A]  signed by B: replicas take it over one by one and say so
  *   steady      [B]     signed by B: every replica serves B, so A is dropped
  *
- * Before `switched` the whole bundle must have been seen in place for `propagationMs`, because API servers learn of it
- * with a delay. Before A is dropped, every replica that was heard of within `replicaTtlMs` must have said that it
+ * Before `switched` the new authority must have been seen in place for `propagationMs`, because API servers learn of
+ * it with a delay. Before A is dropped, every replica that was heard of within `replicaTtlMs` must have said that it
  * serves B. A replica says what it serves before it takes requests, and calls itself not ready when it could not say
  * so for long; so one that is not heard of gets no requests.
  */
-import { bundleId, certificateId, isFor, notAfterMsOf } from "./pem.ts";
-import { signerId, signerIndex, type RotationState } from "./rotation-state.ts";
+import { certificateId, isFor, notAfterMsOf } from "./pem.ts";
+import { signerIndex, type RotationState } from "./rotation-state.ts";
 import { validityTrouble } from "./serving-certificates.ts";
 
 export interface RotationPolicy {
@@ -22,9 +22,15 @@ export interface RotationPolicy {
   readonly servingForMs: number;
   readonly servingRenewBeforeMs: number;
   readonly backdateMs: number;
+  /** How long a new authority is in place before anybody serves by it; generous, nothing waits for it. */
   readonly propagationMs: number;
-  /** The old authority stays at least this long after the switch, for servers that do not report. */
-  readonly overlapMs: number;
+  /** How long API servers take to learn of a change; a replica is not ready, and does not switch, within it. */
+  readonly settleMs: number;
+  /**
+   * How long a replica counts that is not heard of. The old authority stays at least this long after the switch, even
+   * if nobody is known to use it: the list may have been lost with the store, and whoever was on it is by then either
+   * heard of again or no longer ready.
+   */
   readonly replicaTtlMs: number;
   /** How often a replica repeats what it serves; well below `replicaTtlMs`. */
   readonly heartbeatMs: number;
@@ -40,7 +46,7 @@ export const defaultPolicy: RotationPolicy = {
   servingRenewBeforeMs: 120 * dayMs,
   backdateMs: 60 * minuteMs,
   propagationMs: minuteMs,
-  overlapMs: 10 * minuteMs,
+  settleMs: 2_000,
   replicaTtlMs: 30 * minuteMs,
   heartbeatMs: 10 * minuteMs,
 };
@@ -48,10 +54,11 @@ export const defaultPolicy: RotationPolicy = {
 export interface Observed {
   readonly state: RotationState;
   readonly nowMs: number;
-  /** Every place that must trust the authorities holds exactly `state.authorities`. */
-  readonly injected: boolean;
-  /** This replica, and the names that its clients call it by. */
+  /** Ids of the authorities that every target holds; undefined when not every target could be asked. */
+  readonly held: ReadonlySet<string> | undefined;
+  /** This replica, the authority behind what it serves, and the names that its clients call it by. */
   readonly replica: string;
+  readonly serving: string;
   readonly hosts: readonly string[];
   readonly policy: RotationPolicy;
 }
@@ -59,8 +66,8 @@ export interface Observed {
 export type Step =
   /** A new authority at the head of the bundle; the pair stays. */
   | { readonly kind: "announce"; readonly why: string }
-  /** Note whether the bundle is in place. */
-  | { readonly kind: "noteTrust"; readonly trusted: boolean }
+  /** Note which authorities are in place, and since when. */
+  | { readonly kind: "noteTrust"; readonly trusted: Readonly<Record<string, number>> }
   /** A new pair signed by the newest authority. */
   | { readonly kind: "issue"; readonly why: string }
   /** Only the newest authority stays. */
@@ -69,11 +76,8 @@ export type Step =
   | { readonly kind: "report" };
 
 export function planRotation(observed: Observed): Step | undefined {
-  return (
-    unusable(observed) ??
-    (announced(observed) ? whenAnnounced(observed) : whenSettled(observed)) ??
-    report(observed)
-  );
+  const due = unusable(observed) ?? noteTrust(observed);
+  return due ?? (announced(observed) ? whenAnnounced(observed) : whenSettled(observed)) ?? report(observed);
 }
 
 /** Nobody can be served with this pair, so there is nothing to protect by going slowly. */
@@ -85,20 +89,29 @@ function unusable({ state, nowMs }: Observed): Step | undefined {
 }
 
 function unsigned(state: RotationState): string | undefined {
-  return signerIndex(state) < 0 ? "no known authority signed the serving certificate" : undefined;
+  return signerIndex(state.authorities, state.pair) < 0
+    ? "no known authority signed the serving certificate"
+    : undefined;
+}
+
+function noteTrust({ state, nowMs, held }: Observed): Step | undefined {
+  if (!held) return undefined;
+  const { trusted } = state.note;
+  const ids = state.authorities.map(certificateId).filter((id) => held.has(id));
+  const same = ids.length === Object.keys(trusted).length && ids.every((id) => trusted[id] !== undefined);
+  if (same) return undefined;
+  return { kind: "noteTrust", trusted: Object.fromEntries(ids.map((id) => [id, trusted[id] ?? nowMs])) };
 }
 
 function announced({ state }: Observed): boolean {
-  return signerIndex(state) > 0;
+  return signerIndex(state.authorities, state.pair) > 0;
 }
 
-function whenAnnounced({ state, nowMs, injected, policy }: Observed): Step | undefined {
-  const { trusted } = state.note;
-  const known = trusted?.bundle === bundleId(state.authorities);
-  if (injected !== known) return { kind: "noteTrust", trusted: injected };
-  if (known && nowMs - trusted.sinceMs >= policy.propagationMs)
-    return { kind: "issue", why: "the new authority is trusted everywhere" };
-  return undefined;
+function whenAnnounced({ state, nowMs, held, policy }: Observed): Step | undefined {
+  const newest = certificateId(state.authorities[0]);
+  const sinceMs = state.note.trusted[newest];
+  if (!held?.has(newest) || sinceMs === undefined || nowMs - sinceMs < policy.propagationMs) return undefined;
+  return { kind: "issue", why: "the new authority is trusted everywhere" };
 }
 
 function whenSettled(observed: Observed): Step | undefined {
@@ -119,15 +132,15 @@ function missingHosts({ state, hosts }: Observed): string[] {
 }
 
 function oldIsUnused({ state, nowMs, policy }: Observed): boolean {
-  if (nowMs - state.note.issuedAtMs < policy.overlapMs) return false;
+  if (nowMs - state.note.issuedAtMs < policy.replicaTtlMs) return false;
   const newest = certificateId(state.authorities[0]);
   return Object.values(state.note.replicas)
     .filter(({ seenMs }) => nowMs - seenMs < policy.replicaTtlMs)
     .every(({ authority }) => authority === newest);
 }
 
-function report({ state, nowMs, replica, policy }: Observed): Step | undefined {
+function report({ state, nowMs, replica, serving, policy }: Observed): Step | undefined {
   const own = state.note.replicas[replica];
-  const current = own && own.authority === signerId(state) && nowMs - own.seenMs < policy.heartbeatMs;
+  const current = own && own.authority === serving && nowMs - own.seenMs < policy.heartbeatMs;
   return current ? undefined : { kind: "report" };
 }

@@ -17,15 +17,15 @@ import { readPair, type ServingPair } from "./serving-certificates.ts";
 const noteSchema = z.object({
   /** When the current serving pair was issued. */
   issuedAtMs: z.number().default(0),
-  /** Since when which bundle has been seen wherever it must be. */
-  trusted: z.object({ bundle: z.string(), sinceMs: z.number() }).optional(),
+  /** By authority: since when it has been seen wherever it must be trusted. */
+  trusted: z.record(z.string(), z.number()).default({}),
   /** By replica: the authority behind what it serves, and when it last said so. */
   replicas: z.record(z.string(), z.object({ authority: z.string(), seenMs: z.number() })).default({}),
 });
 
-export type RotationNote = Readonly<z.output<typeof noteSchema>>;
+type RotationNote = Readonly<z.output<typeof noteSchema>>;
 
-export const emptyNote: RotationNote = { issuedAtMs: 0, replicas: {} };
+const emptyNote: RotationNote = { issuedAtMs: 0, trusted: {}, replicas: {} };
 
 export interface RotationState {
   /** PEM, newest first; never empty. */
@@ -94,12 +94,12 @@ function readNote(text: string): RotationNote {
 }
 
 /** Which of the authorities signed the pair; -1 when none did. */
-export function signerIndex({ authorities, pair }: Pick<RotationState, "authorities" | "pair">): number {
+export function signerIndex(authorities: readonly string[], pair: ServingPair): number {
   return authorities.findIndex((authority) => isIssuedBy(pair.certificate, authority));
 }
 
-/** Id of the authority behind the pair. */
-export function signerId(state: Pick<RotationState, "authorities" | "pair">): string {
-  const signer = state.authorities[signerIndex(state)];
+/** Id of the authority behind the pair; empty when it is none of these. */
+export function signerId(authorities: readonly string[], pair: ServingPair): string {
+  const signer = authorities[signerIndex(authorities, pair)];
   return signer === undefined ? "" : certificateId(signer);
 }

@@ -1,6 +1,6 @@
 /** Takes the steps of a rotation: the shared state as it should be afterwards. Writing it is somebody else's. */
 import { createAuthority, issueServingPair, type ServerNames } from "./issue.ts";
-import { bundleId, hostsOf, notAfterMsOf, splitBundle } from "./pem.ts";
+import { certificateId, hostsOf, notAfterMsOf, splitBundle } from "./pem.ts";
 import type { RotationPolicy, Step } from "./rotation-plan.ts";
 import { signerId, type RotationState } from "./rotation-state.ts";
 import { readPair, validityTrouble, type ServingPair } from "./serving-certificates.ts";
@@ -8,6 +8,8 @@ import { readPair, validityTrouble, type ServingPair } from "./serving-certifica
 export interface StepContext {
   readonly nowMs: number;
   readonly replica: string;
+  /** Id of the authority behind what this replica serves. */
+  readonly serving: string;
   readonly names: ServerNames;
   readonly authorityName: string;
   readonly policy: RotationPolicy;
@@ -29,10 +31,7 @@ export async function takeStep(
     case "retire":
       return { ...state, authorities: [state.authorities[0]] };
     case "noteTrust":
-      return {
-        ...state,
-        note: { ...state.note, trusted: step.trusted ? trustOf(state, context) : undefined },
-      };
+      return { ...state, note: { ...state.note, trusted: { ...step.trusted } } };
     default:
       return { ...state, note: { ...state.note, replicas: reports(state, context) } };
   }
@@ -45,7 +44,6 @@ async function announce(state: RotationState, context: StepContext): Promise<Rot
     ...state,
     authorities: [authority.certificate, ...older],
     authorityKey: authority.privateKey,
-    note: { ...state.note, trusted: undefined },
   };
 }
 
@@ -53,45 +51,52 @@ async function issue(state: RotationState, context: StepContext): Promise<Rotati
   const authority = { certificate: state.authorities[0], privateKey: state.authorityKey };
   const hosts = [...context.names.hosts, ...hostsOf(state.pair.certificate)];
   const pair = await newPair(authority, { ...context, names: { ...context.names, hosts } });
-  return { ...state, pair, note: { ...state.note, issuedAtMs: context.nowMs, trusted: undefined } };
-}
-
-function trustOf(state: RotationState, { nowMs }: StepContext): RotationState["note"]["trusted"] {
-  return { bundle: bundleId(state.authorities), sinceMs: nowMs };
+  return { ...state, pair, note: { ...state.note, issuedAtMs: context.nowMs } };
 }
 
 function reports(
   state: RotationState,
-  { replica, nowMs, policy }: StepContext,
+  { replica, serving, nowMs, policy }: StepContext,
 ): RotationState["note"]["replicas"] {
   const heard = Object.entries(state.note.replicas).filter(
     ([, { seenMs }]) => nowMs - seenMs < 2 * policy.replicaTtlMs,
   );
-  return { ...Object.fromEntries(heard), [replica]: { authority: signerId(state), seenMs: nowMs } };
+  return { ...Object.fromEntries(heard), [replica]: { authority: serving, seenMs: nowMs } };
 }
 
 export interface Heritage {
-  /** What this process served until the shared state went away. */
+  /** What this process knew until the shared state went away. */
   readonly remembered: RotationState | undefined;
-  /** What is trusted now where our authorities will be. */
+  /** What is trusted now at each place where our authorities will be. */
   readonly bundles: readonly string[];
 }
 
 /**
- * The first state, or a new one after the old was lost. There are others who still serve what the old one held, this
- * process perhaps among them; so the old authorities stay trusted, and a pair that works stays in use, until the
+ * The first state, or a new one after the old was lost. There may be others who still serve what the old one held,
+ * this process among them; so whoever was trusted stays trusted, and a pair that works stays in use, until the
  * ordinary rotation has brought everybody over.
  */
 export async function found({ remembered, bundles }: Heritage, context: StepContext): Promise<RotationState> {
   const authority = await newAuthority(context);
-  const trusted = [...(remembered?.authorities ?? []), ...bundles.flatMap(splitBundle)];
-  const older = stillValid([...new Set(trusted)], context.nowMs);
-  const keep = remembered && validityTrouble(remembered.pair, context.nowMs) === undefined;
+  const placed = bundles.map(splitBundle);
+  const known = [...placed.flat(), ...(remembered?.authorities ?? [])];
+  const older = stillValid([...new Set(known)], context.nowMs);
+  const held = older.filter((each) => placed.every((bundle) => bundle.includes(each)));
+  const keep =
+    remembered &&
+    validityTrouble(remembered.pair, context.nowMs) === undefined &&
+    signerId(held, remembered.pair) !== "";
   return {
     authorities: [authority.certificate, ...older],
     authorityKey: authority.privateKey,
     pair: keep ? remembered.pair : await newPair(authority, context),
-    note: { issuedAtMs: context.nowMs, replicas: remembered?.note.replicas ?? {} },
+    note: {
+      issuedAtMs: context.nowMs,
+      trusted: Object.fromEntries(
+        held.map(certificateId).map((id) => [id, remembered?.note.trusted[id] ?? context.nowMs]),
+      ),
+      replicas: remembered?.note.replicas ?? {},
+    },
   };
 }
 

@@ -1,14 +1,28 @@
 /** One replica's part in the rotation: look, serve what is shared, take the step that is due, bring the targets along. */
-import { Fault, isFault, messageOf, sleep, type Abortable, type Logger } from "@cocoon/core";
+import { Fault, isFault, messageOf, type Abortable, type Logger } from "@cocoon/core";
 import type { BundleTarget } from "./bundle-target.ts";
 import type { Clock } from "./clock.ts";
-import { distrust, holdExactly, injectTargets, readTargets, type TargetReading } from "./injection.ts";
+import {
+  distrust,
+  heldEverywhere,
+  holdExactly,
+  injectTargets,
+  readTargets,
+  requireAnswers,
+  type TargetReading,
+} from "./injection.ts";
 import type { ServerNames } from "./issue.ts";
 import { joinBundle } from "./pem.ts";
 import { planRotation, type RotationPolicy } from "./rotation-plan.ts";
-import { belongsToSomebodyElse, readState, writeState, type RotationState } from "./rotation-state.ts";
+import {
+  belongsToSomebodyElse,
+  readState,
+  signerId,
+  writeState,
+  type RotationState,
+} from "./rotation-state.ts";
 import { found, takeStep, type StepContext } from "./rotation-steps.ts";
-import { PairHolder, validityTrouble } from "./serving-certificates.ts";
+import { PairHolder, validityTrouble, type ServingPair } from "./serving-certificates.ts";
 import type { CertificateStore, Stored } from "./store.ts";
 
 export interface RotationOptions {
@@ -56,11 +70,14 @@ export class Rotation {
 
   readiness(): string | undefined {
     const { clock, policy, store } = this.#options;
-    if (!this.#holder) return `${store.description} was not read yet`;
+    if (!this.#holder || !this.#state) return `${store.description} was not read yet`;
+    const { pair } = this.#holder;
     const silentMs = clock.nowMs() - this.#reportedMs;
     if (silentMs > 0.9 * policy.replicaTtlMs)
       return `${store.description} could not be confirmed for ${Math.round(silentMs / 1000)} s`;
-    return validityTrouble(this.#holder.pair, clock.nowMs()) ?? distrust(this.#readings, this.#holder.pair);
+    const trouble = validityTrouble(pair, clock.nowMs()) ?? distrust(this.#readings, pair);
+    if (trouble !== undefined || this.#isSettled(this.#state, pair)) return trouble;
+    return "the authority of the serving certificate was put in place only now";
   }
 
   /** One look after the other, whoever asks for it. */
@@ -88,13 +105,14 @@ export class Rotation {
   /** True when there is reason to look again at once. */
   async #round(options: Abortable): Promise<boolean> {
     const { store, targets } = this.#options;
-    this.#readings = await readTargets(targets, options);
+    this.#readings = await readTargets(targets, this.#readings, options);
     const stored = await store.read(options);
     const state = this.#readable(stored);
     if (!state) return this.#write(stored, await this.#found(), options);
     this.#adopt(state);
     const bundle = joinBundle(state.authorities);
-    const step = planRotation({ ...this.#context(), state, injected: holdExactly(this.#readings, bundle) });
+    const held = heldEverywhere(this.#readings, state.authorities);
+    const step = planRotation({ ...this.#context(), state, held });
     if (step) {
       if (step.kind !== "report") this.#log("certificate rotation step", { ...step });
       return this.#write(stored, await takeStep(state, step, this.#context()), options);
@@ -107,15 +125,45 @@ export class Rotation {
     if (holdExactly(this.#readings, bundle)) return false;
     this.#readings = await injectTargets(this.#readings, bundle, options);
     for (const { target, trouble } of this.#readings)
-      this.#options.log.debug({ object: target.description, error: trouble }, "authorities injected");
+      this.#options.log.debug(
+        { object: target.description, error: trouble && messageOf(trouble) },
+        "authorities injected",
+      );
     return holdExactly(this.#readings, bundle);
   }
 
-  #adopt(state: RotationState): void {
+  #adopt(shared: RotationState): void {
+    const state = { ...shared, note: { ...shared.note, trusted: this.#trustedSince(shared) } };
     this.#state = state;
     if (!this.#holder) this.#holder = new PairHolder(state.pair);
-    else if (this.#holder.set(state.pair))
+    else if (this.#maySwitch(state, this.#holder.pair) && this.#holder.set(state.pair))
       this.#log("serving certificate changed", { fingerprint: state.pair.fingerprint });
+  }
+
+  /** Whoever started the list afresh may know only since now what this process has known for long. */
+  #trustedSince({ note: { trusted } }: RotationState): Record<string, number> {
+    const known = this.#state?.note.trusted ?? {};
+    return Object.fromEntries(
+      Object.entries(trusted).map(([id, sinceMs]) => [id, Math.min(sinceMs, known[id] ?? sinceMs)]),
+    );
+  }
+
+  /**
+   * A pair that clients trust is not given up for one that they may not trust yet, whoever shared it. In an ordinary
+   * rotation the new one is trusted long before; but a replica that lost its memory, or slept, may have started afresh.
+   */
+  #maySwitch(state: RotationState, current: ServingPair): boolean {
+    if (validityTrouble(current, this.#options.clock.nowMs()) !== undefined) return true;
+    if (signerId(state.authorities, current) === signerId(state.authorities, state.pair)) return true;
+    if (distrust(this.#readings, current) !== undefined) return true;
+    return distrust(this.#readings, state.pair) === undefined && this.#isSettled(state, state.pair);
+  }
+
+  /** Whether the pair's authority has been in place long enough for every API server to have learned of it. */
+  #isSettled({ authorities, note }: RotationState, pair: ServingPair): boolean {
+    const { clock, policy } = this.#options;
+    const sinceMs = note.trusted[signerId(authorities, pair)];
+    return sinceMs !== undefined && clock.nowMs() - sinceMs >= policy.settleMs;
   }
 
   /** What cannot be used is made anew, unless it is somebody else's. */
@@ -136,6 +184,7 @@ export class Rotation {
   }
 
   #found(): Promise<RotationState> {
+    requireAnswers(this.#readings); // or those who are trusted now would not be any more
     this.#log("making a new certificate authority", {});
     const bundles = this.#readings.flatMap((reading) => reading.bundles);
     return found({ remembered: this.#state, bundles }, this.#context());
@@ -150,14 +199,15 @@ export class Rotation {
       // Another replica was faster, or somebody deleted it: look again, after a moment that differs between replicas.
       if (!isFault(error, "conflict") && !isFault(error, "alreadyExists") && !isFault(error, "notFound"))
         throw error;
-      await sleep(20 + Math.random() * 80, options);
+      await this.#options.clock.sleep(20 + Math.random() * 80, options);
     }
     return true;
   }
 
   #context(): StepContext & { readonly hosts: readonly string[] } {
     const { replica, names, authorityName, policy, clock } = this.#options;
-    return { nowMs: clock.nowMs(), replica, names, hosts: names.hosts, authorityName, policy };
+    const serving = this.#holder && this.#state ? signerId(this.#state.authorities, this.#holder.pair) : "";
+    return { nowMs: clock.nowMs(), replica, serving, names, hosts: names.hosts, authorityName, policy };
   }
 
   #log(message: string, fields: Readonly<Record<string, unknown>>): void {

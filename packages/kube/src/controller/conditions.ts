@@ -1,14 +1,6 @@
 /** Conditions as metav1.Condition has them: one per type, and the time of the last transition means just that. */
 import { jsonEqual } from "@cocoon/core";
-
-export interface Condition {
-  readonly type: string;
-  readonly status: string;
-  readonly reason?: string;
-  readonly message?: string;
-  readonly lastTransitionTime?: string;
-  readonly observedGeneration?: number;
-}
+import type { Condition } from "../builtin-objects.ts";
 
 export interface WantedCondition {
   readonly type: string;

@@ -11,7 +11,6 @@ export {
   isConditionTrue,
   mergeConditions,
   withoutCondition,
-  type Condition,
   type WantedCondition,
 } from "./conditions.ts";
 export {

@@ -3,12 +3,13 @@ import { describe, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { createRegistry, Fault, isFault, silentLogger } from "@cocoon/core";
 import { count, seededRandom, testSeed } from "@cocoon/testkit";
+import { leases } from "../builtin.ts";
+import type { Lease } from "../builtin-objects.ts";
 import type { KubeClient } from "../client.ts";
 import type { Clock } from "./clock.ts";
 import { guardedClient } from "./guarded-client.ts";
 import { lead, type LeaderElectionOptions } from "./leader-election.ts";
 import type { Leadership } from "./leadership.ts";
-import { leases, type Lease } from "./lease-lock.ts";
 import { ManualClock } from "./testing/manual-clock.ts";
 import { MemoryServer } from "./testing/memory-client.ts";
 

@@ -1,26 +1,10 @@
 /** The Lease object that candidates compete for: read, judged by what was observed, and written with a precondition. */
 import { isFault } from "@cocoon/core";
+import { leases } from "../builtin.ts";
+import type { Lease } from "../builtin-objects.ts";
 import type { KubeClient } from "../client.ts";
-import { resourceType, type KubeObject, type ObjectKey } from "../object.ts";
+import type { ObjectKey } from "../object.ts";
 import type { Clock } from "./clock.ts";
-
-export interface Lease extends KubeObject {
-  readonly spec?: {
-    readonly holderIdentity?: string | null;
-    readonly leaseDurationSeconds?: number;
-    readonly acquireTime?: string;
-    readonly renewTime?: string;
-    readonly leaseTransitions?: number;
-  };
-}
-
-export const leases = resourceType<Lease>({
-  group: "coordination.k8s.io",
-  version: "v1",
-  kind: "Lease",
-  plural: "leases",
-  namespaced: true,
-});
 
 export interface LeaseLockOptions {
   readonly client: KubeClient;

@@ -5,26 +5,16 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { isFault, type FaultCode } from "@cocoon/core";
+import { configMaps } from "../../builtin.ts";
+import type { ConfigMap } from "../../builtin-objects.ts";
 import type { KubeClient } from "../../client.ts";
-import { resourceType, type KubeObject } from "../../object.ts";
+import type { KubeObject } from "../../object.ts";
 
 export interface ContractStage extends AsyncDisposable {
   readonly client: KubeClient;
   /** Exists, and is the test's own. */
   readonly namespace: string;
 }
-
-interface ConfigMap extends KubeObject {
-  readonly data?: Readonly<Record<string, string>>;
-}
-
-const configMaps = resourceType<ConfigMap>({
-  group: "",
-  version: "v1",
-  kind: "ConfigMap",
-  plural: "configmaps",
-  namespaced: true,
-});
 
 const refused = (code: FaultCode) => (error: unknown) => isFault(error, code);
 
