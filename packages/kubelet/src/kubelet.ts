@@ -60,7 +60,9 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const source = stack.use(
     caches.open(podType as unknown as ResourceType<Pod>, { fieldSelector: `spec.nodeName=${nodeName}` }),
   );
-  const events = stack.use(startEventRecorder({ client, log, component: options.component ?? "virtual-kubelet", host: nodeName }));
+  const events = stack.use(
+    startEventRecorder({ client, log, component: options.component ?? "virtual-kubelet", host: nodeName }),
+  );
   let described: Omit<NodeDescription, "kubeletPort"> | undefined;
   const api = stack.use(
     await startKubeletApi({

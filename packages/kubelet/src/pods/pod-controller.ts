@@ -231,10 +231,13 @@ class RunningPods implements PodController {
         { signal, subresource: "status" },
       );
     } catch (error) {
-      // Gone, or another pod of that name by now: nobody is left to be told.
-      if (isFault(error, "notFound") || isFault(error, "conflict")) return;
-      if (isFault(error, "invalid"))
+      // Gone, or another pod of that name by now (its uid is refused): nobody is left to be told.
+      const replaced =
+        isFault(error, "invalid") && error.causes.some((cause) => cause.field === "metadata.uid");
+      if (isFault(error, "notFound") || isFault(error, "conflict") || replaced) return;
+      if (isFault(error, "invalid")) {
         throw new Fault("internal", `the API server refuses the status: ${error.message}`, { cause: error });
+      }
       throw error;
     }
   }
