@@ -1,6 +1,6 @@
 /** A whole virtual kubelet: node, pods and HTTPS API around one provider. */
 import type { ServerOptions } from "node:https";
-import { Fault, type Logger, type Registry } from "@cocoon/core";
+import { Fault, type Logger, type Registry, type RunningServer } from "@cocoon/core";
 import {
   openCaches,
   pods as podType,
@@ -13,7 +13,7 @@ import { createAuthenticator } from "./api/authentication.ts";
 import { createAuthorizer } from "./api/authorization.ts";
 import { startKubeletApi } from "./api/server.ts";
 import { clusterEnvironment } from "./environment/cluster-sources.ts";
-import { startNodeController } from "./node/node-controller.ts";
+import { startNodeController, type NodeController } from "./node/node-controller.ts";
 import type { NodeDescription } from "./node/node-description.ts";
 import { startPodController } from "./pods/pod-controller.ts";
 import type { Pod, PodProvider } from "./provider.ts";
@@ -54,42 +54,18 @@ export interface Kubelet extends AsyncDisposable {
 
 /** Resolves when the node is registered and pods are being worked on. Ending it leaves the provider's pods alone. */
 export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
-  const { client, nodeName, provider, log, signal, registry } = options;
+  const { client, nodeName, provider, log, signal } = options;
+  const registry = options.registry ? { registry: options.registry } : {};
   await using stack = new AsyncDisposableStack();
   const caches = stack.use(openCaches({ client, log }));
-  const source = stack.use(
-    caches.open(podType as unknown as ResourceType<Pod>, { fieldSelector: `spec.nodeName=${nodeName}` }),
-  );
-  const events = stack.use(
-    startEventRecorder({ client, log, component: options.component ?? "virtual-kubelet", host: nodeName }),
-  );
-  let described: Omit<NodeDescription, "kubeletPort"> | undefined;
-  const api = stack.use(
-    await startKubeletApi({
-      ...options.api,
-      provider,
-      authenticate: createAuthenticator(client, log),
-      authorize: createAuthorizer(client, nodeName),
-      assignedPods: () => [...source.list()],
-      configuration: options.configuration,
-      log,
-      ...(registry ? { registry } : {}),
-    }),
-  );
+  const source = stack.use(caches.open(pods, { fieldSelector: `spec.nodeName=${nodeName}` }));
+  const component = options.component ?? "virtual-kubelet";
+  const events = stack.use(startEventRecorder({ client, log, component, host: nodeName }));
+  const api = stack.use(await startApi(options, () => [...source.list()]));
   await source.synced({ signal });
-  const allocatable = () => described?.allocatable ?? {};
-  const node = startNodeController({
-    client,
-    name: nodeName,
-    log,
-    describe: async (describeOptions) => {
-      described = await options.describe(describeOptions);
-      return { ...described, kubeletPort: api.port };
-    },
-  });
+  const { node, described } = await register(options, api.port);
   stack.use(node);
-  await node.ready;
-  if (!described) throw new Fault("internal", "the node was registered without a description");
+  const allocatable = () => described().allocatable;
   const podController = stack.use(
     startPodController({
       client,
@@ -97,11 +73,11 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
       provider,
       resolve: clusterEnvironment({ client, allocatable, signal }),
       allocatable,
-      hostIp: () => described?.addresses.find((each) => each.type === "InternalIP")?.address,
+      hostIp: () => described().addresses.find((each) => each.type === "InternalIP")?.address,
       events,
       log,
       signal,
-      ...(registry ? { registry } : {}),
+      ...registry,
       ...(options.podWorkers ? { concurrency: options.podWorkers } : {}),
     }),
   );
@@ -114,4 +90,45 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     removeNode: () => node.remove(),
     [Symbol.asyncDispose]: () => parts.disposeAsync(),
   };
+}
+
+const pods = podType as unknown as ResourceType<Pod>;
+
+function startApi(options: KubeletOptions, assignedPods: () => readonly Pod[]): Promise<RunningServer> {
+  const { client, nodeName, log, registry } = options;
+  return startKubeletApi({
+    ...options.api,
+    provider: options.provider,
+    authenticate: createAuthenticator(client, log),
+    authorize: createAuthorizer(client, nodeName),
+    assignedPods,
+    configuration: options.configuration,
+    log,
+    ...(registry ? { registry } : {}),
+  });
+}
+
+type Description = Omit<NodeDescription, "kubeletPort">;
+
+/** The node first: pods are only bound to a node that exists, and are checked against what it can give. */
+async function register(
+  options: KubeletOptions,
+  kubeletPort: number,
+): Promise<{ node: NodeController; described: () => Description }> {
+  let newest: Description | undefined;
+  const node = startNodeController({
+    client: options.client,
+    name: options.nodeName,
+    log: options.log,
+    describe: async (describeOptions) => {
+      newest = await options.describe(describeOptions);
+      return { ...newest, kubeletPort };
+    },
+  });
+  await node.ready;
+  const described = (): Description => {
+    if (!newest) throw new Fault("internal", "the node was registered without a description");
+    return newest;
+  };
+  return { node, described };
 }
