@@ -39,7 +39,7 @@ const tokenReviews = resourceType<TokenReview>({
 const rememberMs = 2 * 60_000;
 
 /** The TLS layer has verified the certificate against the client CA already; here it becomes a user. */
-export function clientCertificateUser(request: IncomingMessage): User | undefined {
+function clientCertificateUser(request: IncomingMessage): User | undefined {
   const { socket } = request;
   if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined;
   const subject = socket.getPeerCertificate().subject as

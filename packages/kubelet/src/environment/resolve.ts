@@ -22,7 +22,7 @@ export interface EnvironmentSources {
   readonly allocatable: Allocatable;
 }
 
-export interface EnvironmentNotice {
+interface EnvironmentNotice {
   readonly reason: string;
   readonly message: string;
 }

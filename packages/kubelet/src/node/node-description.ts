@@ -26,7 +26,7 @@ export type NodeStatus = NonNullable<Node["status"]>;
 /** The API server then speaks WebSocket to us end to end: less work for it, and no lost output at a command's end. */
 const declaredFeatures = ["ExtendWebSocketsToKubelet"];
 
-export function wantedLabels(name: string, description: NodeDescription): Readonly<Record<string, string>> {
+function wantedLabels(name: string, description: NodeDescription): Readonly<Record<string, string>> {
   return {
     "kubernetes.io/hostname": name,
     "kubernetes.io/os": "linux",

@@ -3,7 +3,7 @@ import { isFault, type Abortable } from "@cocoon/core";
 import { leases, type KubeClient, type Lease } from "@cocoon/kube";
 
 const namespace = "kube-node-lease";
-export const leaseDurationSeconds = 40;
+const leaseDurationSeconds = 40;
 
 /** MicroTime: six fractional digits. */
 function microTime(date: Date): string {

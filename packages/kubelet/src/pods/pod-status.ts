@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "../provider.ts";
 
-export function waitingContainers(
+function waitingContainers(
   containers: readonly Container[],
   reason: string,
   message?: string,

@@ -17,7 +17,7 @@ export interface Misfit {
 }
 
 /** Requests of a pod by resource: containers together, or the largest init container when that is more. */
-export function requestsOf(pod: Pod): ReadonlyMap<string, Quantity> {
+function requestsOf(pod: Pod): ReadonlyMap<string, Quantity> {
   const total = new Map<string, Quantity>();
   for (const container of pod.spec.containers) {
     for (const [resource, text] of Object.entries(container.resources?.requests ?? {})) {

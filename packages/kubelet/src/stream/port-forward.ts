@@ -17,7 +17,7 @@ const spdyProtocol = "portforward.k8s.io";
 const tunnelProtocol = "SPDY/3.1+portforward.k8s.io";
 
 /** Opens a connection to a port of the pod. `notFound` and `invalid` end the session; anything else this connection. */
-export type PortConnector = (port: number, options: { readonly signal: AbortSignal }) => Promise<Duplex>;
+type PortConnector = (port: number, options: { readonly signal: AbortSignal }) => Promise<Duplex>;
 
 export interface PortForwardOptions {
   readonly connect: PortConnector;
