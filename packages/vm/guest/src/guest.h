@@ -55,8 +55,12 @@ bool gateway_set(const char *interface, const char *gateway);
 void resolver_set(const char *servers, const char *search);
 bool link_find_by_mac(const char *mac, char *interface, size_t capacity);
 bool link_first(char *interface, size_t capacity);
+bool link_has_mac(const char *interface, const char *mac);
+/* wanted may carry a prefix length. */
+bool link_has_address(const char *interface, const char *wanted);
 void link_announce(const char *interface);
-pid_t dhcp_start(const char *interface);
+void dhcp_start(const char *interface);
+void dhcp_stop(const char *pid_file);
 
 /* account.c: users and groups of the root file system */
 #define MAX_GROUPS 64

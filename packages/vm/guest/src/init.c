@@ -95,7 +95,7 @@ static void configure_nic(const char *value, void *context) {
     return;
   }
   if (strcmp(address, "dhcp") == 0) {
-    service_dhcp(interface);
+    dhcp_start(interface);
     return;
   }
   char *slash = strchr(address, '/');
@@ -110,7 +110,7 @@ static void configure_network(void) {
   link_up("lo");
   if (each_setting(&settings, "nic", configure_nic, NULL) > 0) return;
   char interface[64];
-  if (!setting(&settings, "instance-id") && link_first(interface, sizeof interface)) service_dhcp(interface);
+  if (!setting(&settings, "instance-id") && link_first(interface, sizeof interface)) dhcp_start(interface);
 }
 
 /* "mount=SERIAL PATH": a data disk that the host formatted. */

@@ -11,6 +11,6 @@ int main(int argc, char **argv) {
   const char *part = argc > 1 ? argv[1] : "";
   if (strcmp(part, "init") == 0 && getpid() == 1) return init_main();
   if (strcmp(part, "agent") == 0) return agent_main(argc - 1, argv + 1);
-  fprintf(stderr, "usage: cocoon-guest agent [--port PATH]\n");
+  fprintf(stderr, "usage: cocoon-guest agent [--connect SOCKET]\n");
   return 2;
 }

@@ -4,16 +4,21 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <net/if_arp.h>
 #include <net/route.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int control(unsigned long request, void *argument) {
@@ -112,18 +117,20 @@ static bool is_ethernet(const char *interface) {
   return access(path, F_OK) == 0; /* a real device, not a bridge or a veth made inside the guest */
 }
 
+bool link_has_mac(const char *interface, const char *mac) {
+  char path[300], address[32] = "";
+  snprintf(path, sizeof path, "/sys/class/net/%s/address", interface);
+  read_text(path, address, sizeof address);
+  return strncasecmp(address, mac, 17) == 0;
+}
+
 static bool find_link(const char *mac, char *interface, size_t capacity) {
   DIR *directory = opendir("/sys/class/net");
   if (!directory) return false;
   char best[IFNAMSIZ] = "";
   for (struct dirent *entry; (entry = readdir(directory));) {
     if (entry->d_name[0] == '.' || strlen(entry->d_name) >= IFNAMSIZ || !is_ethernet(entry->d_name)) continue;
-    if (mac) {
-      char path[300], address[32] = "";
-      snprintf(path, sizeof path, "/sys/class/net/%s/address", entry->d_name);
-      read_text(path, address, sizeof address);
-      if (strncasecmp(address, mac, 17) != 0) continue;
-    }
+    if (mac && !link_has_mac(entry->d_name, mac)) continue;
     if (!*best || strcmp(entry->d_name, best) < 0) memcpy(best, entry->d_name, strlen(entry->d_name) + 1);
   }
   closedir(directory);
@@ -134,26 +141,71 @@ static bool find_link(const char *mac, char *interface, size_t capacity) {
 bool link_find_by_mac(const char *mac, char *interface, size_t capacity) { return find_link(mac, interface, capacity); }
 bool link_first(char *interface, size_t capacity) { return find_link(NULL, interface, capacity); }
 
-/* A network that learnt an older address of ours answers again only after it has heard from us: say something. */
+static bool address_of(const char *interface, struct in_addr *address) {
+  struct ifreq request = request_for(interface);
+  if (control(SIOCGIFADDR, &request) < 0) return false;
+  *address = ((struct sockaddr_in *)&request.ifr_addr)->sin_addr;
+  return true;
+}
+
+bool link_has_address(const char *interface, const char *wanted) {
+  struct in_addr address;
+  char text[INET_ADDRSTRLEN];
+  if (!address_of(interface, &address) || !inet_ntop(AF_INET, &address, text, sizeof text)) return false;
+  size_t length = strlen(text);
+  return strncmp(wanted, text, length) == 0 && (wanted[length] == '/' || wanted[length] == 0);
+}
+
+/* Gratuitous ARP: neighbours, and QEMU's user network, forget whom they took us for. */
 void link_announce(const char *interface) {
-  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  struct in_addr address;
+  struct ifreq request = request_for(interface);
+  if (!address_of(interface, &address) || control(SIOCGIFHWADDR, &request) < 0) return;
+  struct sockaddr_ll everyone = {.sll_family = AF_PACKET,
+                                 .sll_protocol = htons(ETH_P_ARP),
+                                 .sll_ifindex = (int)if_nametoindex(interface),
+                                 .sll_halen = 6,
+                                 .sll_addr = {255, 255, 255, 255, 255, 255}};
+  unsigned char message[28] = {0, ARPHRD_ETHER, 8, 0, 6, 4, 0, 1};
+  memcpy(message + 8, request.ifr_hwaddr.sa_data, 6);
+  memcpy(message + 14, &address, 4);
+  memcpy(message + 24, &address, 4);
+  int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
-  int on = 1;
-  setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof on);
-  setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface, (socklen_t)strlen(interface));
-  struct sockaddr_in everyone = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = INADDR_BROADCAST};
-  sendto(fd, "", 1, 0, (struct sockaddr *)&everyone, sizeof everyone);
+  sendto(fd, message, sizeof message, 0, (struct sockaddr *)&everyone, sizeof everyone);
   close(fd);
 }
 
-/* The DHCP client of the toolkit; it keeps running and renews. Returns its process id. */
-pid_t dhcp_start(const char *interface) {
-  pid_t child = fork();
-  if (child != 0) return child;
+void dhcp_stop(const char *pid_file) {
+  char digits[32];
+  if (read_text(pid_file, digits, sizeof digits) <= 0) return;
+  pid_t pid = (pid_t)atoi(digits);
+  if (pid > 1) kill(pid, SIGKILL); /* not asked to end: it would give back a lease that belongs to its source */
+  unlink(pid_file);
+}
+
+/* The DHCP client of the toolkit, in place of the one that ran before; it stays and renews. */
+void dhcp_start(const char *interface) {
+  char pid_file[64];
+  snprintf(pid_file, sizeof pid_file, TOOLKIT "/dhcp-%s.pid", interface);
+  dhcp_stop(pid_file);
   link_up(interface);
-  execl(TOOLKIT "/bin/busybox", "udhcpc", "-f", "-i", interface, "-s", TOOLKIT "/bin/dhcp-event", "-t", "4", "-T", "1",
-        "-A", "2", "-O", "search", "-R", NULL);
-  _exit(127);
+  pid_t child = fork();
+  if (child < 0) return;
+  if (child == 0) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setsid();
+    /* Its parent ends at once, so that it belongs to process 1 whoever started it. */
+    if (fork() != 0) _exit(0);
+    int null = open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; fd++) dup2(null, fd);
+    execl(TOOLKIT "/bin/busybox", "udhcpc", "-f", "-i", interface, "-p", pid_file, "-s", TOOLKIT "/bin/dhcp-event", "-t",
+          "10", "-T", "1", "-A", "2", NULL);
+    _exit(127);
+  }
+  waitpid(child, NULL, 0);
 }
 
 /* Called by udhcpc: what happened is the argument, what it learnt is in the environment. */

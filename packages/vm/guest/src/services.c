@@ -1,4 +1,4 @@
-/* The programs that process 1 keeps running: agent, SSH server, DHCP client, and the entrypoint or a console shell. */
+/* The programs that process 1 keeps running: agent, SSH server, and the entrypoint or a console shell. */
 #define _GNU_SOURCE
 #include "services.h"
 #include <errno.h>
@@ -28,7 +28,6 @@ struct service {
   int64_t started_ms;
   int64_t due_ms; /* -1 = not to be started */
   int delay_ms;
-  char argument[64];
 };
 
 static struct service services[MAX_SERVICES];
@@ -61,12 +60,6 @@ static void exec_ssh(const struct service *service) {
   make_directories("/etc/dropbear", 0700);
   execl(TOOLKIT "/bin/dropbear", "dropbear", "-F", "-R", "-s", "-P", TOOLKIT "/dropbear.pid", "-r",
         "/etc/dropbear/dropbear_ed25519_host_key", NULL);
-}
-
-static void exec_dhcp(const struct service *service) {
-  link_up(service->argument);
-  execl(TOOLKIT "/bin/busybox", "udhcpc", "-f", "-R", "-i", service->argument, "-s", TOOLKIT "/bin/dhcp-event", "-t",
-        "10", "-T", "1", "-A", "2", NULL);
 }
 
 static void exec_shell(const struct service *service) {
@@ -146,11 +139,6 @@ void services_prepare(const struct settings *settings) {
   if (access(TOOLKIT "/bin/dropbear", X_OK) == 0) add("ssh", exec_ssh, RESTART_ALWAYS);
   if (setting(machine, "arg")) add("entrypoint", exec_entrypoint, restart_policy());
   else add("console", exec_shell, RESTART_ALWAYS);
-}
-
-void service_dhcp(const char *interface) {
-  struct service *service = add("dhcp", exec_dhcp, RESTART_ALWAYS);
-  if (service) snprintf(service->argument, sizeof service->argument, "%s", interface);
 }
 
 static void start(struct service *service, int64_t now) {

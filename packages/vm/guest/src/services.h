@@ -7,7 +7,6 @@
 enum service_outcome { SERVICE_GOES_ON, SERVICE_END_MACHINE };
 
 void services_prepare(const struct settings *settings);
-void service_dhcp(const char *interface);
 /* Starts what is due; returns the milliseconds until something else is, or -1. */
 int services_start_due(int64_t now_ms);
 enum service_outcome service_ended(pid_t pid, int status);

@@ -46,7 +46,10 @@ export function writeFatDisk(disk: FatDisk): Buffer {
     const first = clusters === 0 ? 0 : table.length;
     image.set(content, dataStart + Math.max(0, first - 2) * clusterBytes);
     for (let left = clusters; left > 0; left -= 1) table.push(left === 1 ? 0xfff : table.length + 1);
-    directory.push(...longNameEntries(name, shortName(index)), fileEntry(shortName(index), { first, content }));
+    directory.push(
+      ...longNameEntries(name, shortName(index)),
+      fileEntry(shortName(index), { first, content }),
+    );
   }
   if (directory.length > rootEntries) throw new Fault("invalid", "too many files for a seed disk");
   const packed = packTable(table);
@@ -59,7 +62,10 @@ export function writeFatDisk(disk: FatDisk): Buffer {
 function chooseGeometry(sizes: readonly number[]): Geometry {
   const contentBytes = sizes.reduce((sum, size) => sum + size, 0);
   if (contentBytes > largestContentBytes) {
-    throw new Fault("tooLarge", `the settings of a guest take ${contentBytes} bytes, more than ${largestContentBytes}`);
+    throw new Fault(
+      "tooLarge",
+      `the settings of a guest take ${contentBytes} bytes, more than ${largestContentBytes}`,
+    );
   }
   for (let sectorsPerCluster = 1; ; sectorsPerCluster *= 2) {
     const clusterBytes = sectorsPerCluster * sectorBytes;

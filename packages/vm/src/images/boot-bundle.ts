@@ -145,7 +145,11 @@ async function initramfsEntries(
   { guestProgram, kernel }: { readonly guestProgram: Buffer; readonly kernel: string },
 ): Promise<CpioEntry[]> {
   const directory = (path: string): CpioEntry => ({ path, mode: directoryMode });
-  const executable = (path: string, content: Uint8Array): CpioEntry => ({ path, mode: executableMode, content });
+  const executable = (path: string, content: Uint8Array): CpioEntry => ({
+    path,
+    mode: executableMode,
+    content,
+  });
   const release = kernel.slice("linux-image-".length);
   const drivers = await collectModules(join(root, "lib", "modules", release), modules);
   const withLoader = async (path: string) => withInterpreter(await readFile(join(root, path)), toolkitLoader);

@@ -52,7 +52,8 @@ export async function resolveMetapackage(
   return withFreshLists(options, async (apt) => {
     const shown = await runTool("apt-cache", [...apt.args, "show", "--no-all-versions", name], apt);
     const found = pattern.exec(shown.stdout)?.[0];
-    if (!found) throw new Fault("unavailable", `the Debian package ${name} names no package like ${pattern.source}`);
+    if (!found)
+      throw new Fault("unavailable", `the Debian package ${name} names no package like ${pattern.source}`);
     return found;
   });
 }
@@ -76,7 +77,11 @@ async function withFreshLists<T>(
     return await work({ args, signal });
   } catch (error) {
     if (signal.aborted) throw error;
-    throw new Fault("unavailable", "Debian packages for a guest image cannot be fetched: is the host a Debian with reachable package sources?", { cause: error });
+    throw new Fault(
+      "unavailable",
+      "Debian packages for a guest image cannot be fetched: is the host a Debian with reachable package sources?",
+      { cause: error },
+    );
   }
 }
 
@@ -97,7 +102,10 @@ async function ownLists(aptDirectory: string, signal: AbortSignal): Promise<stri
 
 const uriLine = /^'[^']+' (?<file>[^\s_]+_[^\s]+\.deb) \d+ SHA256:(?<sha256>[0-9a-f]{64})$/gm;
 
-async function download(names: readonly string[], apt: Apt): Promise<(DebianPackage & { readonly file: string })[]> {
+async function download(
+  names: readonly string[],
+  apt: Apt,
+): Promise<(DebianPackage & { readonly file: string })[]> {
   const listed = await runTool("apt-get", [...apt.args, "download", "--print-uris", ...names], apt);
   await runTool("apt-get", [...apt.args, "download", ...names], apt);
   const archives = [...listed.stdout.matchAll(uriLine)].map(({ groups }) => {
@@ -106,7 +114,10 @@ async function download(names: readonly string[], apt: Apt): Promise<(DebianPack
     return { name, version: decodeURIComponent(version), sha256: groups?.["sha256"] ?? "", file };
   });
   if (archives.length !== names.length) {
-    throw new Fault("internal", `apt-get named ${archives.length} of ${names.length} packages: ${listed.stdout}`);
+    throw new Fault(
+      "internal",
+      `apt-get named ${archives.length} of ${names.length} packages: ${listed.stdout}`,
+    );
   }
   return archives.sort((a, b) => (a.name < b.name ? -1 : 1));
 }

@@ -145,17 +145,17 @@ function deviceWords(node: Extract<TreeNode, { kind: "device" }>): string {
   return `${node.device === "character" ? "c" : "b"} ${node.major} ${node.minor}`;
 }
 
+const typeBitsOf = {
+  directory: 0o040000,
+  file: 0o100000,
+  symlink: 0o120000,
+  character: 0o020000,
+  block: 0o060000,
+  fifo: 0o010000,
+} as const;
+
 function typeBits(node: TreeNode): number {
-  switch (node.kind) {
-    case "directory":
-      return 0o040000;
-    case "file":
-      return 0o100000;
-    case "symlink":
-      return 0o120000;
-    case "device":
-      return node.device === "fifo" ? 0o010000 : node.device === "character" ? 0o020000 : 0o060000;
-  }
+  return typeBitsOf[node.kind === "device" ? node.device : node.kind];
 }
 
 /** Quotes inside are doubled; a line break cannot be written at all. */

@@ -30,7 +30,18 @@ const texts: Readonly<Record<string, string>> = {
 
 export async function demoTree({ busybox, work }: DemoTreeOptions): Promise<DirectoryNode> {
   const root = emptyDirectory();
-  for (const path of ["dev", "proc", "sys", "run", "etc", "bin", "mnt", "var/log", "var/tmp", "usr/local/bin"]) {
+  for (const path of [
+    "dev",
+    "proc",
+    "sys",
+    "run",
+    "etc",
+    "bin",
+    "mnt",
+    "var/log",
+    "var/tmp",
+    "usr/local/bin",
+  ]) {
     ensureDirectory(root, path.split("/"));
   }
   root.children.set("root", emptyDirectory(0o700));
@@ -43,10 +54,17 @@ export async function demoTree({ busybox, work }: DemoTreeOptions): Promise<Dire
   usr.children.set("sbin", link("../bin"));
   const bin = ensureDirectory(root, ["bin"]);
   for (const name of appletNames(busybox)) bin.children.set(name, link("busybox"));
-  bin.children.set("busybox", await file({ content: busybox, mode: 0o755, spoolPath: join(work, "busybox") }));
+  bin.children.set(
+    "busybox",
+    await file({ content: busybox, mode: 0o755, spoolPath: join(work, "busybox") }),
+  );
   for (const [index, [path, text]] of Object.entries(texts).entries()) {
     const names = path.split("/");
-    const node = await file({ content: Buffer.from(text), mode: 0o644, spoolPath: join(work, `text-${index}`) });
+    const node = await file({
+      content: Buffer.from(text),
+      mode: 0o644,
+      spoolPath: join(work, `text-${index}`),
+    });
     ensureDirectory(root, names.slice(0, -1)).children.set(names.at(-1) ?? "", node);
   }
   return root;

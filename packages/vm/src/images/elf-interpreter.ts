@@ -10,7 +10,10 @@ export function withInterpreter(program: Buffer, interpreter: string): Buffer {
   const place = interpreterOf(program);
   const path = Buffer.from(`${interpreter}\0`, "latin1");
   if (path.length > place.length) {
-    throw new Fault("invalid", `the path ${interpreter} is too long: only ${place.length - 1} bytes are free`);
+    throw new Fault(
+      "invalid",
+      `the path ${interpreter} is too long: only ${place.length - 1} bytes are free`,
+    );
   }
   const changed = Buffer.from(program);
   changed.fill(0, place.offset, place.offset + place.length);

@@ -109,7 +109,9 @@ async function populate(root: DirectoryNode, options: Ext4Options): Promise<void
   // debugfs goes on after a command that failed and still ends with 0: what it says beside its banner is trouble.
   const complaints = done.stderr.split("\n").filter((line) => line !== "" && !/^debugfs \d/.test(line));
   if (complaints.length === 0) return;
-  const code = complaints.some((line) => /no space|could not allocate/i.test(line)) ? "outOfSpace" : "internal";
+  const code = complaints.some((line) => /no space|could not allocate/i.test(line))
+    ? "outOfSpace"
+    : "internal";
   throw new Fault(code, `debugfs: ${complaints.slice(0, 3).join(" | ")}`);
 }
 

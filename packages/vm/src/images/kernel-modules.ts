@@ -10,10 +10,7 @@ export interface KernelModule {
 }
 
 /** `directory` is `lib/modules/VERSION`; names are written as in `modprobe`, with "-" and "_" alike. */
-export async function collectModules(
-  directory: string,
-  wanted: readonly string[],
-): Promise<KernelModule[]> {
+export async function collectModules(directory: string, wanted: readonly string[]): Promise<KernelModule[]> {
   const paths = new Map(
     globSync("kernel/**/*.ko", { cwd: directory }).map((path) => [moduleName(path), join(directory, path)]),
   );

@@ -102,7 +102,8 @@ export async function runTool(
   });
   const stdout = output.stdout();
   const stderr = output.stderr();
-  if (typeof code === "number" && (options.acceptCodes ?? [0]).includes(code)) return { stdout, stderr, code };
+  if (typeof code === "number" && (options.acceptCodes ?? [0]).includes(code))
+    return { stdout, stderr, code };
   const said = stderr.trim().split("\n").slice(-3).join(" | ");
   const kind = /No space left on device/i.test(stderr) ? "outOfSpace" : "internal";
   throw new Fault(kind, `${name} failed (${code}): ${said || stdout.trim().slice(-300)}`);
