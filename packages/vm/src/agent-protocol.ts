@@ -17,7 +17,8 @@
  *
  * Numbers. Requests carry `id`, 1, 2, 3, … in a session; the answer carries it as `re`. The host repeats a request
  * (same `id`, same content) until it is answered; the agent does each number once and answers a repeated one as
- * before (it remembers the last 64 answers). Requests are begun in order.
+ * before (it remembers the last 64 answers). Requests are begun in order. `boot` in a pong is random text that the agent
+ * makes when it starts: a host that sees another one than before knows that its programs are gone.
  *
  *   host → guest                                            guest → host
  *   ping     id                                             pong    re agent features boot epoch uptimeMs

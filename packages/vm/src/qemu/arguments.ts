@@ -4,12 +4,14 @@
  * where they were. No secret is ever an argument: everybody can read them.
  */
 import { agentPortCount, agentPortPrefix } from "../agent-protocol.ts";
-import { vmFile } from "../store/layout.ts";
+import { machineFile, vmFile } from "../store/layout.ts";
 import type { DiskRecord } from "../store/vm-record.ts";
 import type { Machine } from "./machine.ts";
 
 export interface ArgumentsInput {
   readonly id: string;
+  /** Directory of the machine's files, relative to the VM's. */
+  readonly files: string;
   readonly machine: Machine;
   readonly disks: readonly DiskRecord[];
   readonly nics: readonly { readonly mac: string; readonly netdev: string; readonly queueSize: number }[];
@@ -42,15 +44,15 @@ function options(input: ArgumentsInput): Option[] {
   return [
     ["-name", `guest=${input.id},debug-threads=on`],
     ["-uuid", machine.uuid],
-    ...machineArguments(machine),
+    ...machineArguments(input),
     ["-nodefaults"],
     ["-no-user-config"],
     ["-msg", "timestamp=on"],
     ["-pidfile", vmFile.pid],
     ["-rtc", machine.os === "windows" ? "base=localtime,driftfix=slew" : "base=utc"],
-    ...kernelArguments(machine),
+    ...kernelArguments(input),
     ...channelArguments(machine),
-    ...input.disks.flatMap(diskArguments),
+    ...input.disks.flatMap((disk, index) => diskArguments(input.files, disk, index)),
     ...input.nics.flatMap((nic, index) => nicArguments(machine, nic, index)),
     ...displayArguments(machine),
     ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"],
@@ -59,7 +61,7 @@ function options(input: ArgumentsInput): Option[] {
   ];
 }
 
-function machineArguments(machine: Machine): Option[] {
+function machineArguments({ machine, files }: ArgumentsInput): Option[] {
   const flash = machine.firmware === "uefi" ? "pflash0=fw,pflash1=vars" : "pflash0=fw";
   const settings = [
     machine.type,
@@ -75,10 +77,10 @@ function machineArguments(machine: Machine): Option[] {
     ["-cpu", cpuArgument(machine)],
     ["-smp", String(machine.cpus)],
     ["-m", `size=${machine.memoryBytes / mebibyte}M`],
-    ["-object", memoryBackend(machine)],
-    ["-blockdev", `driver=file,filename=${vmFile.firmware},read-only=on,node-name=fw`],
+    ["-object", memoryBackend(machine, files)],
+    ["-blockdev", `driver=file,filename=${files}/${machineFile.firmware},read-only=on,node-name=fw`],
     ...(machine.firmware === "uefi"
-      ? [option("-blockdev", `driver=file,filename=${vmFile.firmwareVariables},node-name=vars`)]
+      ? [option("-blockdev", `driver=file,filename=${files}/${machineFile.firmwareVariables},node-name=vars`)]
       : []),
   ];
 }
@@ -86,11 +88,11 @@ function machineArguments(machine: Machine): Option[] {
 const mebibyte = 1024 * 1024;
 
 /** Mapped privately: the guest's writes never reach the file, and equal guests share what they have not written. */
-function memoryBackend(machine: Machine): string {
+function memoryBackend(machine: Machine, files: string): string {
   const settings = [
     "memory-backend-file,id=ram",
     `size=${machine.memoryBytes / mebibyte}M`,
-    `mem-path=${vmFile.memory}`,
+    `mem-path=${files}/${machineFile.memory}`,
     "share=off",
   ];
   // From 8.2 on a private mapping may stand on a file that QEMU cannot write even if it wanted to.
@@ -107,11 +109,11 @@ function cpuArgument(machine: Machine): string {
   return forWindows ? `${machine.cpuModel},${hyperV}` : machine.cpuModel;
 }
 
-function kernelArguments(machine: Machine): Option[] {
+function kernelArguments({ machine, files }: ArgumentsInput): Option[] {
   if (!machine.kernel) return [];
   return [
-    ["-kernel", vmFile.kernel],
-    ...(machine.kernel.initrd ? [option("-initrd", vmFile.initrd)] : []),
+    ["-kernel", `${files}/${machineFile.kernel}`],
+    ...(machine.kernel.initrd ? [option("-initrd", `${files}/${machineFile.initrd}`)] : []),
     ["-append", machine.kernel.commandLine],
   ];
 }
@@ -147,15 +149,16 @@ function channelArguments(machine: Machine): Option[] {
 }
 
 /** `discard` must stand on both nodes, or trimmed space is never given back. */
-function diskArguments(disk: DiskRecord, index: number): Option[] {
+// oxlint-disable-next-line max-params -- the disk and its place
+function diskArguments(files: string, disk: DiskRecord, index: number): Option[] {
   const layer = disk.layers.at(-1);
   if (!layer) return [];
-  const file = `disk${index}-file`;
+  const file = diskFileNode(index, disk.layers.length);
   const node = diskNode(index, disk.layers.length);
   const access = disk.readOnly ? "read-only=on" : "discard=unmap";
   const format = disk.readOnly ? access : `${access},detect-zeroes=unmap`;
   return [
-    ["-blockdev", `driver=file,filename=${layer.file},node-name=${file},${access}`],
+    ["-blockdev", `driver=file,filename=${files}/${layer.file},node-name=${file},${access}`],
     ["-blockdev", `driver=${layer.format},file=${file},node-name=${node},${format}`],
     [
       "-device",
@@ -167,6 +170,10 @@ function diskArguments(disk: DiskRecord, index: number): Option[] {
 /** Name of the node that the guest writes; it changes when a save puts a new layer on top. */
 export function diskNode(index: number, layers: number): string {
   return `disk${index}-layer${layers}`;
+}
+
+export function diskFileNode(index: number, layers: number): string {
+  return `disk${index}-file${layers}`;
 }
 
 // oxlint-disable-next-line max-params -- the interface and its place

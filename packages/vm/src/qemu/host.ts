@@ -15,6 +15,8 @@ const hostSchema = z.object({
   version: z.string(),
   /** The versioned names behind the aliases. */
   machineTypes: z.object({ pc: z.string(), q35: z.string() }),
+  /** All machine types this QEMU can be. */
+  supportedTypes: z.array(z.string()),
   accelerator: z.enum(["kvm", "tcg"]),
   /** Why KVM is not used; empty when it is. */
   whyNotKvm: z.string(),
@@ -70,7 +72,7 @@ async function cacheKey(binary: string, options: ProbeOptions): Promise<string> 
     readFile("/proc/sys/kernel/random/boot_id", "latin1"),
   ]);
   const mayUseKvm = await isAccessible("/dev/kvm");
-  return JSON.stringify([1, binary, file.size, file.mtimeMs, bootId.trim(), options.accelerator, mayUseKvm]);
+  return JSON.stringify([2, binary, file.size, file.mtimeMs, bootId.trim(), options.accelerator, mayUseKvm]);
 }
 
 async function readCache(file: string, key: string): Promise<QemuHost | undefined> {
@@ -99,6 +101,7 @@ async function examine(binary: string, options: ProbeOptions): Promise<QemuHost>
     binary,
     version,
     machineTypes: { pc: machineType(machineText, "pc"), q35: machineType(machineText, "q35") },
+    supportedTypes: machineText.split("\n").flatMap((line) => /^(\S+) {2,}/.exec(line)?.[1] ?? []),
     accelerator,
     whyNotKvm,
     cpuModel: accelerator === "kvm" ? "host,migratable=on" : "max",

@@ -42,6 +42,11 @@ export function parseMaps(text: string, inode: number): MemoryRange[] {
   });
 }
 
+/** Throws `forbidden` when this process may not look at that one's memory. */
+export async function assertPagesReadable(pid: number): Promise<void> {
+  for (const name of ["pagemap", "mem"] as const) await (await openOf(pid, name)).close();
+}
+
 /** The runs of pages in these ranges that are the process's own. */
 export async function privatePages(
   pid: number,

@@ -1,6 +1,6 @@
 /**
  * A client of QEMU's control protocol: JSON lines over a Unix socket. Each answer is checked against what its command
- * is known to return; events go to one listener. QEMU serves one client per socket: a second one waits unanswered, so
+ * is known to return. QEMU serves one client per socket: a second one waits unanswered, so
  * every step has a deadline.
  */
 import type { Socket } from "node:net";
@@ -47,6 +47,8 @@ const results = {
   migrate: nothing,
   migrate_cancel: nothing,
   transaction: nothing,
+  "blockdev-add": nothing,
+  "blockdev-del": nothing,
   block_resize: nothing,
   "human-monitor-command": z.string(),
 } as const satisfies Readonly<Record<string, z.ZodType>>;
@@ -70,7 +72,6 @@ export interface QmpOptions extends Abortable {
   readonly socket: string;
   /** How long to wait for QEMU's greeting. */
   readonly greetingMs?: number;
-  readonly onEvent?: (event: QmpEvent) => void;
 }
 
 export interface QmpClient extends Disposable {
@@ -78,6 +79,8 @@ export interface QmpClient extends Disposable {
   readonly closed: Promise<void>;
   /** Sends one command and waits for its answer. Throws what QEMU says, `unavailable` when it is gone, `timeout`. */
   execute<C extends QmpCommand>(command: C, options: ExecuteOptions): Promise<QmpResult<C>>;
+  /** Calls for every event from now on; returns how to stop it. */
+  onEvent(listener: (event: QmpEvent) => void): () => void;
 }
 
 export interface ExecuteOptions extends Abortable {
@@ -92,7 +95,7 @@ const maxLineBytes = 16 * 1024 * 1024;
 export async function connectQmp(options: QmpOptions): Promise<QmpClient> {
   const deadline = withDeadline(options.signal, options.greetingMs ?? defaultTimeoutMs);
   const socket = await connectIn(options.directory, options.socket, { signal: deadline });
-  const client = new Client(socket, options.onEvent);
+  const client = new Client(socket);
   try {
     await client.greeted(deadline);
     await client.execute("qmp_capabilities", { signal: deadline });
@@ -112,15 +115,14 @@ interface Waiter {
 class Client implements QmpClient {
   readonly closed: Promise<void>;
   readonly #socket: Socket;
-  readonly #onEvent: ((event: QmpEvent) => void) | undefined;
+  readonly #listeners = new Set<(event: QmpEvent) => void>();
   readonly #waiters = new Map<number, Waiter>();
   readonly #greeting = Promise.withResolvers<void>();
   #lastId = 0;
   #rest = "";
 
-  constructor(socket: Socket, onEvent: ((event: QmpEvent) => void) | undefined) {
+  constructor(socket: Socket) {
     this.#socket = socket;
-    this.#onEvent = onEvent;
     this.#greeting.promise.catch(() => undefined); // asked for only once
     this.closed = new Promise((resolve) => {
       socket.once("close", () => {
@@ -153,6 +155,11 @@ class Client implements QmpClient {
     }
   }
 
+  onEvent(listener: (event: QmpEvent) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
   [Symbol.dispose](): void {
     this.#socket.destroy();
   }
@@ -169,7 +176,7 @@ class Client implements QmpClient {
     const message = readMessage(line);
     if (!message) return;
     if ("QMP" in message) return this.#greeting.resolve();
-    if ("event" in message) return this.#onEvent?.(message);
+    if ("event" in message) return this.#listeners.forEach((listener) => listener(message));
     const waiter = this.#waiters.get(message.id);
     if ("error" in message) waiter?.reject(asFault(waiter.command, message.error));
     else waiter?.resolve(message.return);

@@ -2,8 +2,11 @@
  * Connecting to a Unix socket in a directory of any length: the kernel takes at most 107 bytes of path, so the
  * directory is named by an open descriptor.
  */
-import { open } from "node:fs/promises";
-import { connect, type Socket } from "node:net";
+import { open, rm } from "node:fs/promises";
+import { connect, createServer, type Socket } from "node:net";
+import { join } from "node:path";
+import type { Writable } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import { Fault, systemCode, toFault, type Abortable } from "@cocoon/core";
 
 /** `notFound` when there is no socket, `unavailable` when nobody listens on it. */
@@ -47,4 +50,42 @@ function connectTo(path: string, signal: AbortSignal): Promise<Socket> {
       resolve(socket);
     });
   });
+}
+
+export interface Receiver extends AsyncDisposable {
+  /** Resolves when the one client that was awaited has sent everything and it is written. */
+  readonly received: Promise<void>;
+}
+
+/** Listens on a socket in a directory and writes what the first client sends into the given stream. */
+export async function receiveOnce(directory: string, name: string, into: Writable): Promise<Receiver> {
+  const path = join(directory, name);
+  await rm(path, { force: true });
+  const received = Promise.withResolvers<void>();
+  received.promise.catch(() => undefined); // the caller may have given up
+  const server = createServer((socket) => {
+    server.close();
+    pipeline(socket, into).then(received.resolve, (error: unknown) => received.reject(asError(error)));
+  });
+  const handle = await openDirectory(directory);
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen(`/proc/self/fd/${handle.fd}/${name}`, resolve);
+    });
+  } finally {
+    await handle.close();
+  }
+  return {
+    received: received.promise,
+    [Symbol.asyncDispose]: async () => {
+      server.close();
+      into.destroy();
+      await rm(path, { force: true });
+    },
+  };
+}
+
+function asError(value: unknown): Error {
+  return value instanceof Error ? value : new Error(String(value));
 }

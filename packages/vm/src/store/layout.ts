@@ -3,6 +3,9 @@
  * disks, frozen layers, memory, kernels) are hard links to one immutable inode, so that removing a directory never
  * disturbs anybody and nothing has to be counted. Inside, files name each other by relative path.
  *
+ * What makes up the machine lies in a directory of its own below (`files-1`, …): putting a VM back to a snapshot makes
+ * the next one and then switches over.
+ *
  *   <root>/qemu/
  *     open.lock              held while somebody opens the store and tidies it
  *     vms/<id>/              0700; see `vmFile`
@@ -64,22 +67,35 @@ export const vmFile = {
   consoleLog: "console.log",
   olderConsoleLog: "console.log.1",
   display: "vnc.sock",
-  /** What the guest's memory is mapped from, copy-on-write. Never written. */
-  memory: "memory",
-  firmware: "firmware.fd",
-  firmwareVariables: "variables.fd",
-  kernel: "kernel",
-  initrd: "initrd",
-  seed: "seed.img",
   agentSocket: (port: number): string => `agent-${port}.sock`,
   agentLock: (port: number): string => `agent-${port}.lock`,
 } as const;
 
-/** Names inside a snapshot's directory, beside the disk layers and what `vmFile` calls kernel, initrd, …. */
-export const snapshotFile = {
-  record: "snapshot.json",
-  memory: "memory",
+/**
+ * Names of the files that make up a machine, in a VM's files directory and in a snapshot, beside the disk layers. A
+ * registry chooses the layer type by the name: `config.json` vm.config, `memory-ranges` vm.memory, `cidata.img`
+ * vm.cidata, `*.qcow2` and `*.raw` disk.qcow2 and disk.raw, all others octet-stream.
+ */
+export const machineFile = {
+  /** What the guest's memory is mapped from, copy-on-write. Never written. */
+  memory: "memory-ranges",
+  firmware: "firmware.fd",
+  firmwareVariables: "variables.fd",
+  kernel: "kernel",
+  initrd: "initrd",
+  /** State of CPU and devices without memory. */
   deviceState: "device-state",
-  /** The whole migration stream, for machines whose memory cannot be saved page by page. */
+  seed: "cidata.img",
+  /** State with all memory, for machines that cannot be saved page by page. */
   stream: "machine-stream",
 } as const;
+
+/** What is known about a snapshot on this host only: its id, name and time. */
+export const snapshotRecordFile = "snapshot.json";
+/** What the snapshot is: the machine, its disks, what it takes to go on. Travels with it. */
+export const snapshotDescriptionFile = "config.json";
+
+/** Layer `number` of a disk; 0 is the base. */
+export function layerFile(disk: string, number: number, format: "qcow2" | "raw"): string {
+  return `${disk}-${number}.${format}`;
+}

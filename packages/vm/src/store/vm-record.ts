@@ -90,6 +90,8 @@ export const vmRecordSchema = z.object({
   config: configSchema,
   origin: originSchema,
   machine: machineSchema,
+  /** Directory of the machine's files, below the VM's. */
+  files: z.string(),
   process: processIdentitySchema.exactOptional(),
   nics: z.array(nicPlanSchema),
   disks: z.array(diskSchema),
@@ -121,7 +123,7 @@ export type DiskRecord = Readonly<z.infer<typeof diskSchema>>;
 
 /** The record as the port shows it. */
 export function vmOf(record: VmRecord, directory: string): Vm {
-  const { version: _version, machine: _machine, identity: _identity, ...rest } = record;
+  const { version: _version, machine: _machine, files, identity: _identity, ...rest } = record;
   const { imageBlobIds: _blobs, hasAgent: _agent, cpuPolicy: _policy, process, ...shown } = rest;
   return {
     ...shown,
@@ -130,7 +132,7 @@ export function vmOf(record: VmRecord, directory: string): Vm {
     nics: record.nics.map((plan) => plan.nic),
     disks: record.disks.map(({ name: _name, layers, virtualBytes: _bytes, ...disk }) => ({
       ...disk,
-      path: join(directory, layers.at(-1)?.file ?? ""),
+      path: join(directory, files, layers.at(-1)?.file ?? ""),
     })),
   };
 }

@@ -70,12 +70,12 @@ export class VmStore {
     return vm.record;
   }
 
-  /** Replaces the record; the caller holds the VM's lock. */
-  async write(record: VmRecord): Promise<void> {
+  /** Replaces the record; the caller holds the VM's lock. Unsynced it survives our crash, but not a power cut. */
+  async write(record: VmRecord, { sync = true } = {}): Promise<void> {
     const directory = this.directoryOf(record.id);
     const path = join(directory, vmFile.record);
     await keepPrevious(path, join(directory, vmFile.previousRecord));
-    await writeFileAtomically(path, `${JSON.stringify(record, null, 2)}\n`, { mode: 0o600 });
+    await writeFileAtomically(path, `${JSON.stringify(record, null, 2)}\n`, { mode: 0o600, sync });
     await this.announce(record.id);
   }
 
@@ -122,7 +122,7 @@ export class VmStore {
     // A name whose VM has no directory was left behind by a process that died: directories come before names.
     if (holder !== undefined && holder !== id && (await exists(this.directoryOf(holder))))
       throw new Fault("alreadyExists", `vm name "${name}" already exists (id: ${holder})`);
-    await writeFileAtomically(path, id, { mode: 0o600 });
+    await writeFileAtomically(path, id, { mode: 0o600, sync: false });
   }
 
   /** Removes everything of the VM; the caller holds its lock and has ended its process. The name is free afterwards. */
