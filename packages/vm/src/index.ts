@@ -13,6 +13,8 @@ export type {
   SourceImage,
 } from "./images/index.ts";
 export type { BootableImage, GuestNic, Image, ImageGcReport, ImageStore, SeedFacts } from "./image-store.ts";
+export { LeaseFile, openBridgeNetwork, openUserNetwork, parseLeases } from "./network/index.ts";
+export type { BridgeNetwork, BridgeNetworkOptions, Lease, UserNetworkOptions } from "./network/index.ts";
 export type {
   CloneSpec,
   CpuPolicy,
