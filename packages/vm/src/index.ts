@@ -4,7 +4,7 @@
  * `image-store.ts` and `vm-network.ts` are the ports that a backend stands on; `agent-protocol.ts` is the language of the
  * agent inside a guest. Nothing here knows Kubernetes.
  */
-export { demoImageName, ensureDemoImage, openImageLibrary } from "./images/index.ts";
+export { debianImageName, demoImageName, ensureDemoImage, openImageLibrary } from "./images/index.ts";
 export type {
   DemoImageOptions,
   ImageLibraryOptions,

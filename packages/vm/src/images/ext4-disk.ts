@@ -18,12 +18,14 @@ export interface Ext4Options extends Abortable {
   readonly uuid: string;
   /** Largest disk that is accepted. */
   readonly maxBytes: number;
+  /** Free space beside the content. */
+  readonly spareBytes?: number;
 }
 
 const blockBytes = 4096;
 const mebibyte = 1024 * 1024;
 const journalBytes = 4 * mebibyte;
-const spareBytes = 4 * mebibyte;
+const defaultSpareBytes = 4 * mebibyte;
 const inodeBytes = 256;
 /** Inodes come per 128 MiB of disk, in the number that the first such piece has: one per 16 KiB. */
 const fewestInodes = 8192;
@@ -51,7 +53,7 @@ const features = [
 export async function writeExt4Disk(root: DirectoryNode, options: Ext4Options): Promise<number> {
   const totals = totalsOf(root, blockBytes);
   const inodes = Math.max(fewestInodes, totals.entries + 256);
-  const sizeBytes = diskBytes(totals.contentBytes, inodes);
+  const sizeBytes = diskBytes(totals.contentBytes, inodes) + (options.spareBytes ?? defaultSpareBytes);
   if (sizeBytes > options.maxBytes) {
     throw new Fault(
       "invalid",
@@ -72,7 +74,7 @@ export async function writeExt4Disk(root: DirectoryNode, options: Ext4Options): 
 }
 
 function diskBytes(contentBytes: number, inodes: number): number {
-  const needed = (contentBytes + inodes * inodeBytes + journalBytes) * 1.03 + spareBytes;
+  const needed = (contentBytes + inodes * inodeBytes + journalBytes) * 1.03;
   return Math.ceil(needed / mebibyte) * mebibyte;
 }
 

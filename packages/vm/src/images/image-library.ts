@@ -11,6 +11,7 @@ import type { BootableImage, Image, ImageGcReport, ImageStore, SeedFacts } from 
 import type { PullOptions } from "../runtime.ts";
 import { BlobStore } from "./blob-store.ts";
 import { bootBuildKeys, ensureBootBundle } from "./boot-bundle.ts";
+import { debianImageName, ensureDebianRecord } from "./builtin/debian-image.ts";
 import { demoImageName, ensureDemoRecord, type BuiltinOptions } from "./builtin/demo-image.ts";
 import { tryReadImageUrl } from "./cloud/image-url.ts";
 import { pullUrl } from "./cloud/pull-url.ts";
@@ -37,7 +38,7 @@ const noProgram = { argv: [], env: [], user: "", workingDirectory: "" };
 
 const builtins: Readonly<
   Record<string, (context: ImageContext, options: BuiltinOptions) => Promise<ImageRecord>>
-> = { [demoImageName]: ensureDemoRecord };
+> = { [demoImageName]: ensureDemoRecord, [debianImageName]: ensureDebianRecord };
 
 export function openImageLibrary(options: ImageLibraryOptions): ImageLibrary {
   return new ImageLibrary(options);

@@ -153,7 +153,7 @@ function describe(header: Header, extension: Extension): Omit<TarEntry, "content
     uid: id("uid", number("uid", header.uid)),
     gid: id("gid", number("gid", header.gid)),
     mtimeSeconds: Math.max(0, Math.floor(number("mtime", header.mtimeSeconds))),
-    sizeBytes: type === "file" ? Math.floor(number("size", header.sizeBytes)) : 0,
+    sizeBytes: type === "file" ? size(number("size", header.sizeBytes)) : 0,
     linkTarget,
     deviceMajor: header.deviceMajor,
     deviceMinor: header.deviceMinor,
@@ -176,14 +176,21 @@ function namesOf(
 }
 
 function id(name: string, value: number): number {
-  if (value > 0xffffffff) throw new Fault("invalid", `the archive holds a ${name} of ${value}`);
+  if (!Number.isInteger(value) || value < 0 || value > 0xffffffff)
+    throw new Fault("invalid", `the archive holds a ${name} of ${value}`);
+  return value;
+}
+
+function size(value: number): number {
+  if (!Number.isSafeInteger(value) || value < 0)
+    throw new Fault("invalid", `the archive holds a size of ${value}`);
   return value;
 }
 
 function paxNumber(value: Buffer | undefined, otherwise: number): number {
   if (value === undefined) return otherwise;
   const number = Number(value.toString("latin1"));
-  if (!Number.isFinite(number) || number < 0) {
+  if (!Number.isFinite(number)) {
     throw new Fault("invalid", `the archive holds the number "${value.toString("latin1")}"`);
   }
   return number;
@@ -225,7 +232,7 @@ function headerNumber(field: Buffer, name: string): number {
 }
 
 function parseHeader(block: Buffer): Header {
-  const stored = headerNumber(block.subarray(148, 156), "checksum");
+  const stored = Number.parseInt(block.subarray(148, 156).toString("latin1").trimStart(), 8);
   let sum = 8 * 0x20;
   for (const [index, byte] of block.entries()) if (index < 148 || index >= 156) sum += byte;
   if (stored !== sum)
