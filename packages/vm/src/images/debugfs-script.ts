@@ -1,6 +1,7 @@
 /**
- * A tree as commands for debugfs. Names are quoted for its parser and always given relative to the current directory
- * with "./" in front, so that none can be taken for an option or for an inode number in angle brackets.
+ * A tree as commands for debugfs. Names are quoted for its parser and given relative to the current directory, with "./"
+ * in front so that none can be taken for an option or for an inode number in angle brackets. Two commands (`write` and
+ * `mknod`) take a name as it is, and would take the "./" for a part of it.
  */
 import { open, writeFile, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
@@ -78,7 +79,7 @@ class ScriptWriter {
         await this.#add(`symlink ${local} ${quoted(node.target)}`);
         break;
       case "device":
-        await this.#add(`mknod ${local} ${deviceWords(node)}`);
+        await this.#add(`mknod ${quoted(name)} ${deviceWords(node)}`);
         break;
       case "file": {
         const known = this.#firstName.get(node);
