@@ -18,10 +18,13 @@ import { createQcow2 } from "../../../packages/vm/src/qemu/qcow2.ts";
 import { connectIn } from "../../../packages/vm/src/qemu/unix-socket.ts";
 
 /** One cache for all tests on this machine: building images takes longer than the tests. */
+export function cacheDirectory(): string {
+  const caches = process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache");
+  return join(process.env["COCOON_CACHE"] ?? join(caches, "cocoon"), "images");
+}
+
 export function testLibrary(): ImageStore {
-  const root =
-    process.env["COCOON_CACHE"] ?? join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "cocoon");
-  return openImageLibrary({ directory: join(root, "images") });
+  return openImageLibrary({ directory: cacheDirectory() });
 }
 
 export interface GuestOptions extends Abortable {

@@ -11,7 +11,6 @@ export const agentUnit = `[Unit]
 Description=Cocoon guest agent
 DefaultDependencies=no
 After=systemd-udevd.service
-ConditionVirtualization=vm
 
 [Service]
 ExecStart=${agentPath} agent
@@ -21,7 +20,7 @@ OOMScoreAdjust=-900
 KillMode=process
 
 [Install]
-WantedBy=basic.target
+WantedBy=sysinit.target
 `;
 
 /** Runs early in every boot; does nothing when the agent is already the one on the disk. */

@@ -28,7 +28,7 @@ import type { BuiltinOptions } from "./demo-image.ts";
 
 export const debianImageName = "cocoon-debian";
 
-const recipe = "debian-1";
+const recipe = "debian-2";
 const diskUuid = "c0c00000-0000-4000-8000-000000000003";
 const spareBytes = 128 * 1024 * 1024;
 const maxDiskBytes = 4 * 2 ** 30;
@@ -44,7 +44,7 @@ const grubModules = ["biosdisk", "part_msdos", "ext2", "linux", "normal", "seria
 const grubConfig = `serial --unit=0 --speed=115200
 terminal_output serial
 set root=(hd0,msdos1)
-linux /vmlinuz root=/dev/vda1 ro console=ttyS0 net.ifnames=0 reboot=t panic=-1 quiet
+linux /vmlinuz root=/dev/vda1 rw console=ttyS0 net.ifnames=0 reboot=t panic=-1 quiet
 initrd /initrd.img
 boot
 `;
@@ -85,12 +85,34 @@ const slimInitramfs = [
   'printf "virtio_pci\\nvirtio_blk\\n" > "$1/etc/initramfs-tools/modules"',
 ].join(" && ");
 
+/** Nothing in a small machine needs these, and under emulation each costs seconds of its boot. */
+const masked = [
+  [
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+  ],
+  ["dev-hugepages.mount", "dev-mqueue.mount", "sys-kernel-debug.mount", "sys-kernel-tracing.mount"],
+  ["sys-fs-fuse-connections.mount", "sys-kernel-config.mount", "proc-sys-fs-binfmt_misc.automount"],
+  [
+    "modprobe@.service",
+    "systemd-binfmt.service",
+    "systemd-pcrphase.service",
+    "systemd-pcrphase-sysinit.service",
+  ],
+  ["systemd-update-utmp.service", "getty@tty1.service"],
+].flat();
+
 /** At the end, inside: the boot loader as one file, services, and no identity of its own. */
 const finish = [
   'mkdir -p "$1/boot/grub"',
   'printf "%s" "$COCOON_GRUB_CONFIG" > "$1/boot/grub/early.cfg"',
   `chroot "$1" grub-mkimage -O i386-pc -p "(hd0,msdos1)/boot/grub" -c /boot/grub/early.cfg -o /boot/grub/core.img ${grubModules.join(" ")}`,
   'chroot "$1" systemctl enable systemd-networkd systemd-resolved',
+  `chroot "$1" systemctl mask ${masked.join(" ")}`,
+  'echo "/dev/vda1 / ext4 discard,noinit_itable 0 0" > "$1/etc/fstab"',
   'rm -f "$1"/etc/ssh/ssh_host_* "$1/etc/resolv.conf" "$1/etc/hostname"',
   'ln -s /run/systemd/resolve/stub-resolv.conf "$1/etc/resolv.conf"',
   ': > "$1/etc/machine-id"',
@@ -136,9 +158,18 @@ async function readRoot(archive: string, { work, signal }: Work): Promise<Direct
 }
 
 const unitName = "cocoon-agent.service";
-const dataSources = "datasource_list: [ NoCloud, None ]\n";
+/** Settings come from the seed disk and from nowhere else; of cloud-init's many steps these are used. */
+const cloudConfig = {
+  datasource_list: ["NoCloud", "None"],
+  cloud_init_modules: [
+    ["bootcmd", "write-files", "growpart", "resizefs", "set_hostname", "update_etc_hosts"],
+    ["users-groups", "ssh"],
+  ].flat(),
+  cloud_config_modules: ["mounts", "set-passwords", "runcmd"],
+  cloud_final_modules: ["scripts-user", "final-message"],
+};
 
-/** The agent, and word for cloud-init that its settings are on the seed disk and nowhere else. */
+/** The agent, and how cloud-init should go about its work. */
 async function addOurs(
   root: DirectoryNode,
   { work, program }: { readonly work: string; readonly program: string },
@@ -155,8 +186,8 @@ async function addOurs(
   const { length } = await readFile(program);
   put(agentPath, { kind: "file", attributes: attributes(0o755), spoolPath: program, sizeBytes: length });
   put(`etc/systemd/system/${unitName}`, await text("agent-unit", agentUnit));
-  put("etc/cloud/cloud.cfg.d/90-cocoon.cfg", await text("data-sources", dataSources));
-  ensureDirectory(root, ["etc", "systemd", "system", "basic.target.wants"]).children.set(unitName, {
+  put("etc/cloud/cloud.cfg.d/90-cocoon.cfg", await text("cloud-config", `${JSON.stringify(cloudConfig)}\n`));
+  ensureDirectory(root, ["etc", "systemd", "system", "sysinit.target.wants"]).children.set(unitName, {
     kind: "symlink",
     attributes: attributes(0o777),
     target: `/etc/systemd/system/${unitName}`,
