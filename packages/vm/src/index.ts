@@ -16,6 +16,7 @@ export type {
   GuestExit,
   GuestLogin,
   GuestProcess,
+  ImportDirectoryOptions,
   ImportOptions,
   NetworkWish,
   PullOptions,

@@ -97,19 +97,24 @@ async function make(
     await store.write(record);
     return record;
   } catch (error) {
-    await unmake(context, draft);
+    await unmake(context, draft.id).catch((trouble: unknown) => {
+      context.log.warn(
+        { vm: made.id, error: messageOf(trouble) },
+        "half-made vm not removed; the next start will",
+      );
+    });
     throw error;
   }
 }
 
 /** Removes every trace of a VM, made or half made. The caller holds its lock. */
-export async function unmake(context: QemuContext, record: VmRecord): Promise<void> {
+export async function unmake(context: QemuContext, id: string): Promise<void> {
   const { signal } = new AbortController(); // cleaning up is not given up half way
-  const directory = context.store.directoryOf(record.id);
-  await endEverything(record.id, directory);
-  await removeCgroup(context.settings.cgroupParent, record.id);
-  for (const network of context.networks.values()) await network.release(record.id, { signal });
-  await context.store.remove(record.id, { signal });
+  const directory = context.store.directoryOf(id);
+  await endEverything(id, directory);
+  await removeCgroup(context.settings.cgroupParent, id);
+  for (const network of context.networks.values()) await network.release(id, { signal });
+  await context.store.remove(id, { signal });
 }
 
 function newRecord(context: QemuContext, id: string, blueprint: Blueprint): VmRecord {
@@ -145,7 +150,7 @@ export function running(
   process: NonNullable<VmRecord["process"]>,
 ): VmRecord {
   const now = context.now().toISOString();
-  const { stoppedAt: _stoppedAt, trouble: _trouble, ...rest } = record;
+  const { stoppedAt: _stoppedAt, stopAskedAt: _asked, trouble: _trouble, ...rest } = record;
   return {
     ...rest,
     state: "running",

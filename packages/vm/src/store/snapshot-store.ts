@@ -43,6 +43,8 @@ export interface StoredSnapshot {
 export interface SnapshotWork extends AsyncDisposable {
   readonly id: string;
   readonly directory: string;
+  /** Claims a name that was not known at the beginning. `alreadyExists` when it is taken. */
+  claimName(name: string, options: Abortable): Promise<void>;
   /** Makes it visible. The directory must hold every file that the description lists. */
   publish(
     record: Omit<SnapshotRecord, "version" | "id">,
@@ -67,8 +69,9 @@ export class SnapshotStore {
     await mkdir(directory, { mode: 0o700 });
     const lock = await acquireLock(this.#workLock(id), options);
     let published = false;
+    let claimed = name;
     const discard = async () => {
-      if (!published) await this.#discardWork(id, name);
+      if (!published) await this.#discardWork(id, claimed);
       await rm(this.#workLock(id), { force: true });
       lock[Symbol.dispose]();
     };
@@ -81,6 +84,11 @@ export class SnapshotStore {
     return {
       id,
       directory,
+      claimName: async (later, how) => {
+        if (later !== "") assertSnapshotName(later);
+        await this.#claimName(later, id, how);
+        claimed = later;
+      },
       publish: async (record, description) => {
         const stored = await this.#publish({ version: 1, id, ...record }, description);
         published = true;
@@ -109,6 +117,12 @@ export class SnapshotStore {
   async find(ref: string): Promise<StoredSnapshot> {
     const exact = idPattern.test(ref) ? await this.#tryLoad(ref) : undefined;
     return exact ?? findByRef(ref, await this.list(), snapshotNotFound);
+  }
+
+  /** Those of the ids that are snapshots. */
+  async existing(ids: readonly string[]): Promise<readonly string[]> {
+    const found = await Promise.all(ids.map((id) => exists(join(this.#layout.snapshots, id))));
+    return ids.filter((_id, index) => found[index]);
   }
 
   /** Clones are not affected: they have links of their own. */
