@@ -4,7 +4,17 @@
  * `image-store.ts` and `vm-network.ts` are the ports that a backend stands on; `agent-protocol.ts` is the language of the
  * agent inside a guest. Nothing here knows Kubernetes.
  */
+export { demoImageName, ensureDemoImage, openImageLibrary } from "./images/index.ts";
+export type {
+  DemoImageOptions,
+  ImageLibraryOptions,
+  ImageSource,
+  SourceBlob,
+  SourceImage,
+} from "./images/index.ts";
 export type { BootableImage, GuestNic, Image, ImageGcReport, ImageStore, SeedFacts } from "./image-store.ts";
+export { LeaseFile, openBridgeNetwork, openUserNetwork, parseLeases } from "./network/index.ts";
+export type { BridgeNetwork, BridgeNetworkOptions, Lease, UserNetworkOptions } from "./network/index.ts";
 export type {
   CloneSpec,
   CpuPolicy,

@@ -147,7 +147,7 @@ void ports_open(void) {
     struct port *port = free_port();
     int fd = port ? open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1;
     if (fd >= 0) serve(port, fd, entry->d_name, port_ready);
-    else retry_ms = agent_now_ms() + RETRY_MS; /* its file is not there yet, or a dying agent still has it */
+    else retry_ms = monotonic_ms() + RETRY_MS; /* its file is not there yet, or a dying agent still has it */
   }
   closedir(directory);
 }

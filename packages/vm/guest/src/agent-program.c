@@ -278,7 +278,7 @@ void programs_leave(struct port *port) {
     program->port = NULL;
     if (program->pid) {
       kill(-program->pid, SIGHUP);
-      program->kill_ms = agent_now_ms() + HANGUP_GRACE_MS;
+      program->kill_ms = monotonic_ms() + HANGUP_GRACE_MS;
       agent_wake_at(program->kill_ms);
     }
     close_input(program);
@@ -295,7 +295,7 @@ void programs_reap(void) {
       if (!program->used || program->pid != pid) continue;
       program->pid = 0;
       program->status = status;
-      program->reaped_ms = agent_now_ms();
+      program->reaped_ms = monotonic_ms();
       agent_wake_at(program->reaped_ms + LINGER_MS);
       for (int stream = 0; stream < STREAMS; stream++)
         if (program->used && program->streams[stream].fd >= 0) serve_stream(&program->streams[stream]);

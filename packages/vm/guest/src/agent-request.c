@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/reboot.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,19 +51,25 @@ static void answer_error(struct port *port, int64_t id, const char *code, const 
   answer(port, id, &writer);
 }
 
+/* Another one each time the agent starts: the programs of the former one are gone. */
+static const char *agent_run_id(void) {
+  static char id[33];
+  unsigned char bytes[16];
+  if (*id || getrandom(bytes, sizeof bytes, GRND_NONBLOCK) != sizeof bytes) return id;
+  for (size_t index = 0; index < sizeof bytes; index++) sprintf(id + 2 * index, "%02x", bytes[index]);
+  return id;
+}
+
 static void on_ping(struct port *port, int64_t id, struct json_object *request) {
   (void)request;
   static const char *const features[] = {"exec", "tty", "identity", "stats", "shutdown"};
-  char boot[64] = "";
-  read_text("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-  boot[strcspn(boot, "\n")] = 0;
   struct timespec up;
   clock_gettime(CLOCK_BOOTTIME, &up);
   struct json_writer writer;
   begin_answer(&writer, port, "pong", id);
   json_put_text(&writer, "agent", AGENT_NAME);
   json_put_list(&writer, "features", features, sizeof features / sizeof *features);
-  json_put_text(&writer, "boot", boot);
+  json_put_text(&writer, "boot", agent_run_id());
   json_put_text(&writer, "epoch", agent_epoch());
   json_put_number(&writer, "uptimeMs", up.tv_sec * 1000LL + up.tv_nsec / 1000000);
   answer(port, id, &writer);
@@ -136,7 +142,7 @@ static void on_shutdown(struct port *port, int64_t id, struct json_object *reque
   answer_done(port, id);
   shutdown_reboots = reboots;
   /* The answer leaves first. */
-  shutdown_at_ms = agent_now_ms() + 50;
+  shutdown_at_ms = monotonic_ms() + 50;
   agent_wake_at(shutdown_at_ms);
 }
 

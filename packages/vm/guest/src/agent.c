@@ -9,17 +9,10 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 int agent_epoll = -1;
 static int64_t wake_ms = -1;
-
-int64_t agent_now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
 
 void agent_wake_at(int64_t when_ms) {
   if (wake_ms < 0 || when_ms < wake_ms) wake_ms = when_ms;
@@ -90,7 +83,7 @@ int agent_main(int argc, char **argv) {
   }
   for (;;) {
     struct epoll_event events[32];
-    int64_t now = agent_now_ms();
+    int64_t now = monotonic_ms();
     int timeout = wake_ms < 0 ? -1 : wake_ms <= now ? 0 : (int)(wake_ms - now);
     int count = epoll_wait(agent_epoll, events, 32, timeout);
     if (count < 0 && errno != EINTR) return 1;
@@ -99,7 +92,7 @@ int agent_main(int argc, char **argv) {
       /* An event before this one may have ended it. */
       if (source->ready) source->ready(source, events[index].events);
     }
-    now = agent_now_ms();
+    now = monotonic_ms();
     wake_ms = -1;
     programs_tick(now);
     request_tick(now);

@@ -49,7 +49,6 @@ struct port {
 
 /* agent.c */
 extern int agent_epoll;
-int64_t agent_now_ms(void);
 void agent_watch(int fd, uint32_t events, struct source *source);
 /* The loop comes back at this time at the latest. */
 void agent_wake_at(int64_t when_ms);

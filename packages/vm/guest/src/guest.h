@@ -26,13 +26,14 @@ int init_main(void);
 int agent_main(int argc, char **argv);
 int dhcp_main(int argc, char **argv);
 
-/* text.c: files and messages */
+/* text.c: files, messages and the clock */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool write_text(const char *path, const char *text, mode_t mode);
 bool replace_text(const char *path, const char *text, mode_t mode);
 ssize_t read_text(const char *path, char *buffer, size_t capacity);
 char *read_all(const char *path, size_t limit, size_t *length);
 bool make_directories(const char *path, mode_t mode);
+int64_t monotonic_ms(void);
 bool full_write(int fd, const void *data, size_t length);
 
 /* settings.c: the machine file, records "key=value" ended by a zero byte each */

@@ -158,15 +158,9 @@ static bool power_pressed(int fd) {
   return pressed;
 }
 
-static int64_t now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
-
 /* Everything has been asked to end: waits until we are the only one left, or the time is up. */
 static void wait_for_all(int64_t deadline) {
-  while (now_ms() < deadline) {
+  while (monotonic_ms() < deadline) {
     pid_t gone = waitpid(-1, NULL, WNOHANG);
     if (gone < 0 && errno == ECHILD) return;
     if (gone <= 0) nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
@@ -179,9 +173,9 @@ static void end_machine(int how) {
   kill(-1, SIGTERM);
   kill(-1, SIGHUP); /* interactive shells ignore the first */
   kill(-1, SIGCONT);
-  wait_for_all(now_ms() + STOP_GRACE_MS);
+  wait_for_all(monotonic_ms() + STOP_GRACE_MS);
   kill(-1, SIGKILL);
-  wait_for_all(now_ms() + 1000);
+  wait_for_all(monotonic_ms() + 1000);
   sync();
   mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY, NULL);
   reboot(how);
@@ -206,6 +200,30 @@ static void obey(int signal) {
   }
 }
 
+/*
+ * An image whose entrypoint is an init of its own gets process 1; our services go on beside it, kept by a process that
+ * belongs to nobody.
+ */
+static void hand_over(void) {
+  pid_t keeper = fork();
+  if (keeper != 0) {
+    service_become_entrypoint();
+    say("the image's init does not start");
+    return;
+  }
+  setsid();
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &mask, NULL);
+  struct pollfd children = {.fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK), .events = POLLIN};
+  for (;;) {
+    struct signalfd_siginfo info;
+    poll(&children, 1, services_start_due(monotonic_ms()));
+    while (read(children.fd, &info, sizeof info) == sizeof info) reap();
+  }
+}
+
 static void run(void) {
   sigset_t mask;
   sigfillset(&mask);
@@ -216,7 +234,7 @@ static void run(void) {
   reboot(RB_DISABLE_CAD);
   reap();
   for (;;) {
-    poll(fds, (nfds_t)(1 + buttons), services_start_due(now_ms()));
+    poll(fds, (nfds_t)(1 + buttons), services_start_due(monotonic_ms()));
     struct signalfd_siginfo info;
     while (read(fds[0].fd, &info, sizeof info) == sizeof info) obey((int)info.ssi_signo);
     for (int index = 1; index <= buttons; index++)
@@ -240,6 +258,7 @@ int init_main(void) {
   configure_network();
   each_setting(&settings, "mount", mount_data, NULL);
   say("%s is up", name ? name : "cocoon");
+  if (setting(&settings, "init")) hand_over();
   run();
   return 0;
 }

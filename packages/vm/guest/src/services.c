@@ -35,12 +35,6 @@ static size_t service_count;
 static const struct settings *machine;
 static bool stopping;
 
-static int64_t now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
-
 static struct service *add(const char *name, void (*exec)(const struct service *service), enum restart restart) {
   if (service_count == MAX_SERVICES) return NULL;
   struct service *service = &services[service_count++];
@@ -126,6 +120,14 @@ static void exec_entrypoint(const struct service *service) {
   say("entrypoint %s: %s", arguments.list[0], strerror(errno));
 }
 
+/* For an image that brings its own init; returns only when that cannot be started. */
+void service_become_entrypoint(void) {
+  struct words arguments = {0};
+  each_setting(machine, "arg", add_word, &arguments);
+  each_setting(machine, "env", add_environment, NULL);
+  if (arguments.count > 0) execvp(arguments.list[0], arguments.list);
+}
+
 static enum restart restart_policy(void) {
   const char *policy = setting(machine, "restart");
   if (!policy || strcmp(policy, "on-failure") == 0) return RESTART_ON_FAILURE;
@@ -137,6 +139,7 @@ void services_prepare(const struct settings *settings) {
   machine = settings;
   add("agent", exec_agent, RESTART_ALWAYS);
   if (access(TOOLKIT "/bin/dropbear", X_OK) == 0) add("ssh", exec_ssh, RESTART_ALWAYS);
+  if (setting(machine, "init")) return;
   if (setting(machine, "arg")) add("entrypoint", exec_entrypoint, restart_policy());
   else add("console", exec_shell, RESTART_ALWAYS);
 }
@@ -183,7 +186,7 @@ enum service_outcome service_ended(pid_t pid, int status) {
     else say("%s ended with code %d", service->name, WEXITSTATUS(status));
     if (service->restart == RESTART_POWEROFF) return SERVICE_END_MACHINE;
     if (!wants_restart(service, status)) return SERVICE_GOES_ON;
-    int64_t now = now_ms();
+    int64_t now = monotonic_ms();
     bool stable = now - service->started_ms > STABLE_MS;
     service->delay_ms = stable || service->delay_ms == 0 ? FIRST_DELAY_MS : service->delay_ms * 2;
     if (service->delay_ms > LONGEST_DELAY_MS) service->delay_ms = LONGEST_DELAY_MS;

@@ -11,5 +11,6 @@ void services_prepare(const struct settings *settings);
 int services_start_due(int64_t now_ms);
 enum service_outcome service_ended(pid_t pid, int status);
 void services_stop(void);
+void service_become_entrypoint(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Files and messages. */
+/* Files, messages and the clock. */
 #define _GNU_SOURCE
 #include "guest.h"
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* One line on the console: a single write, so that lines of several processes do not mix. */
@@ -22,6 +23,12 @@ void say(const char *format, ...) {
   if (length > sizeof line - 2) length = sizeof line - 2;
   line[length++] = '\n';
   (void)!write(STDERR_FILENO, line, length);
+}
+
+int64_t monotonic_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
 bool full_write(int fd, const void *data, size_t length) {

@@ -28,13 +28,13 @@ export async function ensureGuestProgram({ store, signal }: GuestProgramOptions)
     const compiler = await runTool("gcc", ["-dumpfullversion"], { signal });
     return { outputs: { program: output }, notes: { compiler: `gcc ${compiler.stdout.trim()}` } };
   };
-  const build = await store.ensureBuild(`guest-${digestOf(sources)}`, make, { signal });
+  const build = await store.ensureBuild(keyOf(sources), make, { signal });
   return store.blobPath(build.outputs["program"] ?? "");
 }
 
-/** Stands for the sources and how they are compiled. */
-export async function guestProgramVersion(): Promise<string> {
-  return digestOf(await readSources());
+/** Key of its build: stands for the sources and how they are compiled. */
+export async function guestProgramKey(): Promise<string> {
+  return keyOf(await readSources());
 }
 
 interface Source {
@@ -49,8 +49,8 @@ async function readSources(): Promise<Source[]> {
   );
 }
 
-function digestOf(sources: readonly Source[]): string {
+function keyOf(sources: readonly Source[]): string {
   const hash = createHash("sha256").update(JSON.stringify(compilerFlags));
   for (const { name, content } of sources) hash.update(`\0${name}\0${content.length}\0`).update(content);
-  return hash.digest("hex").slice(0, 32);
+  return `guest-${hash.digest("hex").slice(0, 32)}`;
 }

@@ -5,6 +5,8 @@
  *     blobs/HEX           a file; mode 0444; never changed, only removed
  *     builds/KEY.json     which blobs were made from the input that KEY stands for
  *     images/HEX.json     one image record each (image-index.ts); HEX = SHA-256 of its name
+ *     current/NAME.json   which of several builds is the one to use
+ *     downloads/          unfinished downloads (cloud/download.ts)
  *     work/PID-RANDOM/    work in progress, with owner.json; removed once its process is gone
  *     apt/                package lists of our own, where the host's do not do
  *     locks/
@@ -77,12 +79,25 @@ export class BlobStore {
     );
   }
 
-  /** A private directory that goes with the scope, or with the process at the next `sweep`. */
+  /** A private directory that goes with the scope, or, when the process dies, with the next garbage collection. */
   async openWork(): Promise<WorkDirectory> {
     const path = join(this.directory, "work", `${process.pid}-${randomBytes(6).toString("hex")}`);
     await mkdir(path, { recursive: true, mode: 0o700 });
     await writeFile(join(path, "owner.json"), JSON.stringify(tryIdentify(process.pid)));
     return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
+  }
+
+  /** The build that is to be used under that name. */
+  async tryCurrent(name: string): Promise<{ readonly key: string; readonly build: Build } | undefined> {
+    const text = await tryReadFile(this.#currentPath(name));
+    const parsed = text === undefined ? undefined : z.object({ key: z.string() }).safeParse(tryParse(text));
+    if (!parsed?.success) return undefined;
+    const build = await this.tryBuild(parsed.data.key);
+    return build && { key: parsed.data.key, build };
+  }
+
+  async setCurrent(name: string, key: string): Promise<void> {
+    await writeFileAtomically(this.#currentPath(name), `${JSON.stringify({ key })}\n`);
   }
 
   lock(name: string, options: Abortable): Promise<FileLock> {
@@ -105,18 +120,31 @@ export class BlobStore {
     if (meanwhile) return meanwhile;
     await using work = await this.openWork();
     const made = await make(work.path);
-    const hashes: [string, string, string][] = [];
-    for (const [name, path] of Object.entries(made.outputs)) {
-      hashes.push([name, path, await sha256OfFile(path, options)]);
-    }
-    await using _commit = await this.lock("commit", options);
-    for (const [, path, hex] of hashes) await this.#moveIn(path, hex);
-    const build: Build = {
-      outputs: Object.fromEntries(hashes.map(([name, , hex]) => [name, hex])),
-      notes: made.notes,
-    };
-    await writeFileAtomically(this.#buildPath(key), `${JSON.stringify(build, undefined, 2)}\n`);
-    return build;
+    return await this.commit(Object.values(made.outputs), options, async (digests) => {
+      const names = Object.keys(made.outputs);
+      const build: Build = {
+        outputs: Object.fromEntries(names.map((name, index) => [name, digests[index] ?? ""])),
+        notes: made.notes,
+      };
+      await writeFileAtomically(this.#buildPath(key), `${JSON.stringify(build, undefined, 2)}\n`);
+      return build;
+    });
+  }
+
+  /**
+   * Moves finished files in and lets `record` write down what they are, as one step for garbage collection. The
+   * digests come in the order of the files.
+   */
+  async commit<T>(
+    paths: readonly string[],
+    options: Abortable,
+    record: (digests: readonly string[]) => Promise<T>,
+  ): Promise<T> {
+    const digests: string[] = [];
+    for (const path of paths) digests.push(await sha256OfFile(path, options));
+    await using _lock = await this.lock("commit", options);
+    for (const [index, path] of paths.entries()) await this.#moveIn(path, digests[index] ?? "");
+    return await record(digests);
   }
 
   async tryBuild(key: string): Promise<Build | undefined> {
@@ -128,7 +156,6 @@ export class BlobStore {
     return parsed.data;
   }
 
-  /** Moves a finished file in under a name the caller has verified. Only under the commit lock. */
   async #moveIn(path: string, hex: string): Promise<void> {
     await mkdir(join(this.directory, "blobs"), { recursive: true, mode: 0o700 });
     const file = await open(path, "r");
@@ -142,21 +169,36 @@ export class BlobStore {
     await syncDirectory(join(this.directory, "blobs"));
   }
 
+  #currentPath(name: string): string {
+    return join(this.directory, "current", `${name}.json`);
+  }
+
   #buildPath(key: string): string {
     return join(this.directory, "builds", `${key}.json`);
   }
 
-  /** Removes work directories whose process is gone. Returns their paths. */
-  async sweep(): Promise<string[]> {
-    const removed: string[] = [];
+  async buildKeys(): Promise<string[]> {
+    const files = await listDirectory(join(this.directory, "builds"));
+    return files.filter((file) => file.endsWith(".json")).map((file) => file.slice(0, -".json".length));
+  }
+
+  async forgetBuild(key: string): Promise<void> {
+    await rm(this.#buildPath(key), { force: true });
+  }
+
+  /** Work directories whose process is gone. */
+  async abandonedWork(): Promise<string[]> {
+    const abandoned: string[] = [];
     for (const name of await listDirectory(join(this.directory, "work"))) {
       const path = join(this.directory, "work", name);
       const owner = processIdentitySchema.safeParse(tryParse(await readOwner(path)));
-      if (owner.success ? isAlive(owner.data) : Number.parseInt(name, 10) === process.pid) continue;
-      await rm(path, { recursive: true, force: true });
-      removed.push(path);
+      // Without a readable owner its name tells the process, which may be about to write it.
+      const alive = owner.success
+        ? isAlive(owner.data)
+        : tryIdentify(Number.parseInt(name, 10)) !== undefined;
+      if (!alive) abandoned.push(path);
     }
-    return removed;
+    return abandoned;
   }
 }
 

@@ -12,9 +12,9 @@ import { createHash } from "node:crypto";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { constants, zstdCompressSync } from "node:zlib";
-import { Fault, tryReadFile, writeFileAtomically, type Abortable } from "@cocoon/core";
+import { Fault, type Abortable } from "@cocoon/core";
 import { z } from "zod";
-import { ensureGuestProgram, guestProgramVersion } from "../guest/guest-program.ts";
+import { ensureGuestProgram, guestProgramKey } from "../guest/guest-program.ts";
 import type { BlobStore } from "./blob-store.ts";
 import { directoryMode, executableMode, fileMode, symlinkMode, writeCpio, type CpioEntry } from "./cpio.ts";
 import { fetchDebianPackages, resolveMetapackage, type DebianPackage } from "./debian-packages.ts";
@@ -62,31 +62,29 @@ const commandLine = "reboot=t panic=-1 quiet net.ifnames=0 random.trust_cpu=on";
 /** What exists is used, without asking the network, until the recipe changes or `refresh` is asked for. */
 export async function ensureBootBundle(options: BootBundleOptions): Promise<BootBundle> {
   const { store, signal } = options;
-  const recipe = await recipeKey();
-  const pointer = join(store.directory, "builds", `boot-current-${recipe}.json`);
-  const current = options.refresh ? undefined : await tryReadPointer(pointer);
-  const known = current === undefined ? undefined : await store.tryBuild(current);
-  if (known) return bundleOf(store, known);
+  const name = `boot-${await recipeKey()}`;
+  const current = options.refresh ? undefined : await store.tryCurrent(name);
+  if (current) return bundleOf(store, current.build);
   const kernel = await resolveMetapackage(kernelMetapackage, /linux-image-[0-9][^ ,]*-cloud-amd64/, {
     signal,
     aptDirectory: store.aptDirectory,
   });
-  const key = `boot-${recipe}-${kernel}`;
+  const key = `${name}-${kernel}`;
   const make = (work: string) => makeBundle(kernel, { ...options, work });
   const build = await store.ensureBuild(key, make, { signal });
-  await writeFileAtomically(pointer, JSON.stringify({ key }));
+  await store.setCurrent(name, key);
   return bundleOf(store, build);
 }
 
-async function recipeKey(): Promise<string> {
-  const parts = [recipeVersion, modules, libraries, programPackages, await guestProgramVersion()];
-  return createHash("sha256").update(JSON.stringify(parts)).digest("hex").slice(0, 16);
+/** Keys of the builds that garbage collection must leave. */
+export async function bootBuildKeys(store: BlobStore): Promise<string[]> {
+  const current = await store.tryCurrent(`boot-${await recipeKey()}`);
+  return [...(current ? [current.key] : []), await guestProgramKey()];
 }
 
-async function tryReadPointer(path: string): Promise<string | undefined> {
-  const text = await tryReadFile(path);
-  if (text === undefined) return undefined;
-  return z.object({ key: z.string() }).parse(JSON.parse(text)).key;
+async function recipeKey(): Promise<string> {
+  const parts = [recipeVersion, modules, libraries, programPackages, await guestProgramKey()];
+  return createHash("sha256").update(JSON.stringify(parts)).digest("hex").slice(0, 16);
 }
 
 const notesSchema = z.object({

@@ -19,7 +19,6 @@ const packageOf = {
   dnsmasq: "dnsmasq-base",
   nft: "nftables",
   ip: "iproute2",
-  bridge: "iproute2",
 } as const;
 
 export type ToolName = keyof typeof packageOf;

@@ -8,7 +8,7 @@ import {
   ensureDirectory,
   type DirectoryNode,
   type FileNode,
-} from "./file-tree.ts";
+} from "../file-tree.ts";
 
 export interface DemoTreeOptions {
   readonly busybox: Buffer;
