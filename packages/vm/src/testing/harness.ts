@@ -42,7 +42,7 @@ export async function runIn(
   const signal = AbortSignal.timeout(bootMs);
   const request = { argv: command.argv, env: command.env ?? {}, stdin: command.stdin !== undefined };
   await using program = await runtime.exec(ref, request, { signal });
-  program.stdin.end(command.stdin ?? "");
+  if (command.stdin !== undefined) program.stdin.end(command.stdin);
   const [stdout, stderr, exit] = await Promise.all([
     textOf(program.stdout),
     textOf(program.stderr),
