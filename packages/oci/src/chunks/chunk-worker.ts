@@ -1,0 +1,244 @@
+/** A worker thread: takes tasks, answers each. All work is synchronous, one task after the other. */
+import { hash } from "node:crypto";
+import { closeSync, openSync, readSync, writeSync } from "node:fs";
+import { parentPort } from "node:worker_threads";
+import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
+import { chunkId, CorruptChunk, decodeChunk, encodeChunk, isZero } from "./codec.ts";
+import type {
+  AnswerMessage,
+  ChunkLocator,
+  DecodeItem,
+  DecodeResult,
+  DecodeTask,
+  EncodeItem,
+  EncodeResult,
+  EncodeTask,
+  FilePlace,
+  FrameResult,
+  FrameTask,
+  HashResult,
+  HashTask,
+  RawCandidate,
+  Task,
+  TaskMessage,
+  TaskResults,
+  UnframeResult,
+  UnframeTask,
+} from "./worker-protocol.ts";
+
+const pageBytes = 4096;
+const reportedTroubles = 3;
+/** Content that is only looked at does not leave the thread, so its memory is used again. */
+let scratch = Buffer.alloc(0);
+
+function run(task: Task): TaskResults[Task["kind"]] {
+  switch (task.kind) {
+    case "hash":
+      return hashRange(task);
+    case "encode":
+      return encode(task);
+    case "decode":
+      return decode(task);
+    case "frame":
+      return frame(task);
+    case "unframe":
+      return unframe(task);
+    default:
+      throw new Error("unknown task");
+  }
+}
+
+function hashRange({ fd, offset, length, chunkBytes }: HashTask): HashResult {
+  if (scratch.length < length) scratch = Buffer.allocUnsafeSlow(length);
+  const content = fill(scratch.subarray(0, length), { fd, offset });
+  const digests = new Uint8Array(Math.ceil(length / chunkBytes) * 32);
+  for (let at = 0; at < length; at += chunkBytes) {
+    const chunk = content.subarray(at, at + chunkBytes);
+    if (!isZero(chunk)) digests.set(hash("sha256", chunk, "buffer"), (at / chunkBytes) * 32);
+  }
+  return { digests };
+}
+
+function encode({ items, level }: EncodeTask): EncodeResult {
+  const files = new OpenFiles();
+  try {
+    const encoded = items.map((item) => encodeItem(item, level, files));
+    const bytes = Buffer.concat(encoded.map((each) => each.bytes));
+    const chunks = encoded.map((each) => ({ length: each.bytes.length, encoding: each.encoding }));
+    return { bytes: owned(bytes), chunks };
+  } finally {
+    files.close();
+  }
+}
+
+function encodeItem(item: EncodeItem, level: number, files: OpenFiles): ReturnType<typeof encodeChunk> {
+  const content = readExactly(item, item.rawLength);
+  if (chunkId(content) !== item.id)
+    throw new CorruptChunk(`the source changed at byte ${item.offset} while it was read`);
+  const base = item.base && tryReadBase(item.base, files);
+  return encodeChunk(content, base ? { level, base } : { level });
+}
+
+/** A base that is damaged is no base: the chunk is then encoded by itself. */
+function tryReadBase(base: NonNullable<EncodeItem["base"]>, files: OpenFiles): Uint8Array | undefined {
+  try {
+    if ("path" in base) return readChunk(base, files);
+    const content = readExactly(base, base.length);
+    return chunkId(content) === base.id ? content : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function decode({ items }: DecodeTask): DecodeResult {
+  const files = new OpenFiles();
+  const troubles: string[] = [];
+  try {
+    const found = items.map((item) => {
+      const { content, index } = find(item, files, troubles);
+      if (content) for (const target of item.targets) writeAll(target, content);
+      return index;
+    });
+    return { found, troubles: troubles.slice(0, reportedTroubles) };
+  } finally {
+    files.close();
+  }
+}
+
+function find(
+  item: DecodeItem,
+  files: OpenFiles,
+  troubles: string[],
+): { readonly index: number; readonly content?: Uint8Array } {
+  for (const [index, candidate] of item.candidates.entries()) {
+    try {
+      return { index, content: readCandidate(item, candidate, files) };
+    } catch (error) {
+      // A raw candidate is only a guess; a stored chunk that does not fit is damage worth telling.
+      if ("path" in candidate) troubles.push(error instanceof Error ? error.message : String(error));
+    }
+  }
+  return { index: -1 };
+}
+
+function readCandidate(
+  item: DecodeItem,
+  candidate: ChunkLocator | RawCandidate,
+  files: OpenFiles,
+): Uint8Array {
+  if ("path" in candidate) return readChunk(candidate, files);
+  const content = readExactly(candidate, candidate.length);
+  if (content.length !== item.rawLength || chunkId(content) !== item.id)
+    throw new CorruptChunk("another chunk");
+  return content;
+}
+
+function readChunk(locator: ChunkLocator, files: OpenFiles): Uint8Array {
+  const bytes = readExactly({ fd: files.open(locator.path), offset: locator.offset }, locator.length);
+  const { base: standsOn, ...chunk } = locator;
+  return decodeChunk({ ...chunk, bytes, ...(standsOn ? { base: readChunk(standsOn, files) } : {}) });
+}
+
+function frame({ fd, offset, length, level }: FrameTask): FrameResult {
+  const content = readExactly({ fd, offset }, length);
+  const bytes =
+    level === 0
+      ? content
+      : zstdCompressSync(content, {
+          params: { [constants.ZSTD_c_compressionLevel]: level },
+          pledgedSrcSize: length,
+          chunkSize: Math.max(64 * 1024, Math.ceil(length / 2)),
+        });
+  return { bytes: owned(bytes), digest: `sha256:${hash("sha256", bytes, "hex")}` };
+}
+
+function unframe({ fd, offset, bytes, compressed, rawLength }: UnframeTask): UnframeResult {
+  let content = bytes;
+  if (compressed) {
+    try {
+      content = zstdDecompressSync(bytes, {
+        maxOutputLength: rawLength,
+        chunkSize: Math.max(64 * 1024, rawLength),
+      });
+    } catch (error) {
+      throw new CorruptChunk("the layer cannot be decompressed", { cause: error });
+    }
+  }
+  if (content.length !== rawLength)
+    throw new CorruptChunk(`the layer holds ${content.length} bytes instead of ${rawLength}`);
+  return { writtenBytes: writeSparsely({ fd, offset }, content) };
+}
+
+/** Runs of pages that hold something; the rest stays a hole. */
+function writeSparsely({ fd, offset }: FilePlace, content: Uint8Array): number {
+  let written = 0;
+  let start = 0;
+  for (let at = 0; at <= content.length; at += pageBytes) {
+    const page = content.subarray(at, at + pageBytes);
+    if (page.length > 0 && !isZero(page)) continue;
+    if (at > start) written += writeAll({ fd, offset: offset + start }, content.subarray(start, at));
+    start = at + pageBytes;
+  }
+  if (start < content.length) written += writeAll({ fd, offset: offset + start }, content.subarray(start));
+  return written;
+}
+
+function readExactly(place: FilePlace, length: number): Buffer {
+  return fill(Buffer.allocUnsafeSlow(length), place);
+}
+
+function fill(buffer: Buffer, { fd, offset }: FilePlace): Buffer {
+  let at = 0;
+  while (at < buffer.length) {
+    const read = readSync(fd, buffer, at, buffer.length - at, offset + at);
+    if (read === 0)
+      throw new CorruptChunk(`the file ends at byte ${offset + at}, before ${offset + buffer.length}`);
+    at += read;
+  }
+  return buffer;
+}
+
+function writeAll({ fd, offset }: FilePlace, content: Uint8Array): number {
+  let at = 0;
+  while (at < content.length) at += writeSync(fd, content, at, content.length - at, offset + at);
+  return at;
+}
+
+/** Files opened for one task. */
+class OpenFiles {
+  readonly #descriptors = new Map<string, number>();
+
+  open(path: string): number {
+    const fd = this.#descriptors.get(path) ?? openSync(path, "r");
+    this.#descriptors.set(path, fd);
+    return fd;
+  }
+
+  close(): void {
+    for (const fd of this.#descriptors.values()) closeSync(fd);
+  }
+}
+
+/** Bytes alone in their memory, so that they can be handed over. */
+function owned(bytes: Buffer): Uint8Array<ArrayBuffer> {
+  const alone = bytes.byteOffset === 0 && bytes.byteLength === bytes.buffer.byteLength;
+  if (alone && bytes.buffer instanceof ArrayBuffer) return new Uint8Array(bytes.buffer);
+  return new Uint8Array(bytes);
+}
+
+function transferable(result: TaskResults[Task["kind"]]): ArrayBuffer[] {
+  if ("bytes" in result && result.bytes.buffer instanceof ArrayBuffer) return [result.bytes.buffer];
+  if ("digests" in result && result.digests.buffer instanceof ArrayBuffer) return [result.digests.buffer];
+  return [];
+}
+
+parentPort?.on("message", ({ number, task }: TaskMessage) => {
+  try {
+    const result = run(task);
+    parentPort?.postMessage({ number, result } satisfies AnswerMessage, transferable(result));
+  } catch (error) {
+    const { name, message, code } = error as Error & { code?: string };
+    const failure = { name, message, ...(code === undefined ? {} : { code }) };
+    parentPort?.postMessage({ number, error: failure } satisfies AnswerMessage, []);
+  }
+});
