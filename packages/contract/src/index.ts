@@ -159,17 +159,27 @@ export {
 export { dnsLabelTrouble, dnsSubdomainTrouble, isDnsLabel, isDnsSubdomain } from "./rfc1123.ts";
 export type { ObjectMeta } from "./schema.ts";
 export {
+  assemblePackedSnapshot,
   assembleSnapshot,
+  maxChunksPerFile,
   maxSnapshotConfigBytes,
   readSnapshotConfig,
   readSnapshotManifest,
   snapshotArtifactType,
   snapshotVersionOf,
+  type PackedSnapshot,
   type SnapshotConfig,
   type SnapshotFile,
   type SnapshotPart,
   type SnapshotVersion,
 } from "./snapshot-manifest.ts";
+export {
+  configFromEnvelope,
+  envelopeFromConfig,
+  formatSnapshotEnvelope,
+  readSnapshotEnvelope,
+  type SnapshotEnvelope,
+} from "./snapshot-envelope.ts";
 export { shouldSnapshot, snapshotPolicies, type SnapshotPolicy } from "./snapshot-policy.ts";
 export { hibernateTag, latestTag, releasedTag, tryReadReleasedTag } from "./tags.ts";
 export {

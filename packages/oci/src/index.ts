@@ -24,3 +24,29 @@ export { type BlobContent } from "./registry/blob-upload.ts";
 export { type BlobPart } from "./registry/blob-download.ts";
 export { type Referrer, type ReferrerQuery } from "./registry/listing.ts";
 export { assertDigest, digestOf, readDigest, tryReadDigest, type DigestParts } from "./digest.ts";
+export { ChunkStore, type ChunkStoreOptions, type StoreStats } from "./chunks/chunk-store.ts";
+export { type BaseReference } from "./packed/load-base.ts";
+export {
+  openSnapshotClient,
+  SnapshotClient,
+  type SnapshotClientOptions,
+} from "./snapshot/snapshot-client.ts";
+export {
+  snapshotFormats,
+  type PushReport,
+  type PushSnapshotOptions,
+  type SnapshotFormat,
+  type SnapshotSource,
+} from "./snapshot/push-snapshot.ts";
+export { type PullReport, type PullSnapshotOptions } from "./snapshot/pull-snapshot.ts";
+export { type OnProgress, type Progress } from "./snapshot/progress.ts";
+export { kindOf, readSnapshot, resolveManifest, type FoundSnapshot } from "./snapshot/read-snapshot.ts";
+export { filesOf, type SourceFile } from "./snapshot/source.ts";
+export { type Extent } from "./snapshot/sparse-map.ts";
+export {
+  anchorSnapshot,
+  deleteByDigest,
+  retag,
+  type AnchorOptions,
+  type RetagOptions,
+} from "./snapshot/stored-snapshots.ts";

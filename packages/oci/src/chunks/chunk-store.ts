@@ -12,9 +12,10 @@
  * that a machine or an operation under way has pinned never goes.
  */
 import { randomUUID } from "node:crypto";
-import { mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
+import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { Fault, silentLogger, systemCode, type Logger } from "@cocoon/core";
+import { Fault, messageOf, silentLogger, systemCode, type Logger } from "@cocoon/core";
+import { assertDigest } from "../digest.ts";
 import type { Encoding } from "./codec.ts";
 import { StoreDatabase } from "./store-database.ts";
 import type { ChunkLocator } from "./worker-protocol.ts";
@@ -133,7 +134,11 @@ export class ChunkStore implements Disposable {
   /** Adds a pack or a part of one, then makes room if the bound is passed. May be repeated. */
   async addPack(pack: NewPack): Promise<void> {
     const name = pack.partial ? `${hexOf(pack.digest)}.part` : hexOf(pack.digest);
-    if (!pack.partial && this.#database.hasPack(name)) return;
+    if (!pack.partial && this.#database.hasPack(name)) {
+      // The file is here, but some of its chunks may have been known by another pack that is gone.
+      this.#database.addPack({ name, bytes: 0, chunks: pack.chunks });
+      return;
+    }
     using _held = this.hold([pack.digest]);
     const path = this.#pathOf(name);
     await mkdir(join(path, ".."), { recursive: true, mode: 0o700 });
@@ -176,6 +181,26 @@ export class ChunkStore implements Disposable {
       });
     } finally {
       await handle.close();
+    }
+  }
+
+  /** Keeps a small blob (a manifest, an index) beside the packs, with the same rules. */
+  addBlob(digest: string, bytes: Uint8Array): Promise<void> {
+    return this.addPack({ digest, chunks: [], write: (file) => file.write(bytes, 0) });
+  }
+
+  /** A blob that is here and undamaged. */
+  async tryReadBlob(digest: string): Promise<Buffer | undefined> {
+    const path = this.findPack(digest);
+    if (path === undefined) return undefined;
+    try {
+      const bytes = await readFile(path);
+      assertDigest(bytes, digest, path);
+      return bytes;
+    } catch (error) {
+      this.#log.warn({ path, error: messageOf(error) }, "damaged blob in the chunk store");
+      await this.#remove(hexOf(digest));
+      return undefined;
     }
   }
 

@@ -1,8 +1,8 @@
 /** A worker thread: takes tasks, answers each. All work is synchronous, one task after the other. */
-import { hash } from "node:crypto";
+import { createHash, hash } from "node:crypto";
 import { closeSync, openSync, readSync, writeSync } from "node:fs";
 import { parentPort } from "node:worker_threads";
-import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
+import { constants, zstdCompressSync } from "node:zlib";
 import { chunkId, CorruptChunk, decodeChunk, encodeChunk, isZero } from "./codec.ts";
 import type {
   AnswerMessage,
@@ -10,6 +10,8 @@ import type {
   DecodeItem,
   DecodeResult,
   DecodeTask,
+  DigestResult,
+  DigestTask,
   EncodeItem,
   EncodeResult,
   EncodeTask,
@@ -19,14 +21,15 @@ import type {
   HashResult,
   HashTask,
   RawCandidate,
+  ScanResult,
+  ScanTask,
   Task,
   TaskMessage,
   TaskResults,
-  UnframeResult,
-  UnframeTask,
 } from "./worker-protocol.ts";
 
 const pageBytes = 4096;
+const pieceBytes = 1024 * 1024;
 const reportedTroubles = 3;
 /** Content that is only looked at does not leave the thread, so its memory is used again. */
 let scratch = Buffer.alloc(0);
@@ -41,8 +44,10 @@ function run(task: Task): TaskResults[Task["kind"]] {
       return decode(task);
     case "frame":
       return frame(task);
-    case "unframe":
-      return unframe(task);
+    case "digest":
+      return digest(task);
+    case "scan":
+      return scan(task);
     default:
       throw new Error("unknown task");
   }
@@ -152,35 +157,33 @@ function frame({ fd, offset, length, level }: FrameTask): FrameResult {
   return { bytes: owned(bytes), digest: `sha256:${hash("sha256", bytes, "hex")}` };
 }
 
-function unframe({ fd, offset, bytes, compressed, rawLength }: UnframeTask): UnframeResult {
-  let content = bytes;
-  if (compressed) {
-    try {
-      content = zstdDecompressSync(bytes, {
-        maxOutputLength: rawLength,
-        chunkSize: Math.max(64 * 1024, rawLength),
-      });
-    } catch (error) {
-      throw new CorruptChunk("the layer cannot be decompressed", { cause: error });
-    }
-  }
-  if (content.length !== rawLength)
-    throw new CorruptChunk(`the layer holds ${content.length} bytes instead of ${rawLength}`);
-  return { writtenBytes: writeSparsely({ fd, offset }, content) };
+function digest({ fd, ranges }: DigestTask): DigestResult {
+  const sum = createHash("sha256");
+  for (const range of ranges) for (const piece of pieces({ fd, ...range })) sum.update(piece);
+  return { digest: `sha256:${sum.digest("hex")}` };
 }
 
-/** Runs of pages that hold something; the rest stays a hole. */
-function writeSparsely({ fd, offset }: FilePlace, content: Uint8Array): number {
-  let written = 0;
-  let start = 0;
-  for (let at = 0; at <= content.length; at += pageBytes) {
-    const page = content.subarray(at, at + pageBytes);
-    if (page.length > 0 && !isZero(page)) continue;
-    if (at > start) written += writeAll({ fd, offset: offset + start }, content.subarray(start, at));
-    start = at + pageBytes;
+function scan(task: ScanTask): ScanResult {
+  const ranges: { offset: number; length: number }[] = [];
+  let at = task.offset;
+  for (const piece of pieces(task)) {
+    for (let page = 0; page < piece.length; page += pageBytes) {
+      const content = piece.subarray(page, page + pageBytes);
+      if (isZero(content)) continue;
+      const last = ranges.at(-1);
+      if (last && last.offset + last.length === at + page) last.length += content.length;
+      else ranges.push({ offset: at + page, length: content.length });
+    }
+    at += piece.length;
   }
-  if (start < content.length) written += writeAll({ fd, offset: offset + start }, content.subarray(start));
-  return written;
+  return { ranges };
+}
+
+/** Pieces of a range, in memory that the next piece overwrites. */
+function* pieces({ fd, offset, length }: FilePlace & { readonly length: number }): Generator<Buffer> {
+  if (scratch.length < pieceBytes) scratch = Buffer.allocUnsafeSlow(pieceBytes);
+  for (let at = 0; at < length; at += pieceBytes)
+    yield fill(scratch.subarray(0, Math.min(pieceBytes, length - at)), { fd, offset: offset + at });
 }
 
 function readExactly(place: FilePlace, length: number): Buffer {

@@ -85,15 +85,23 @@ export interface FrameResult {
   readonly digest: string;
 }
 
-/** Undoes a frame and writes it, zero pages left out. */
-export interface UnframeTask extends FilePlace {
-  readonly kind: "unframe";
-  readonly bytes: Uint8Array;
-  readonly compressed: boolean;
-  readonly rawLength: number;
+/** Names a sequence of ranges, read one after the other. */
+export interface DigestTask {
+  readonly kind: "digest";
+  readonly fd: number;
+  readonly ranges: readonly { readonly offset: number; readonly length: number }[];
 }
-export interface UnframeResult {
-  readonly writtenBytes: number;
+export interface DigestResult {
+  readonly digest: string;
+}
+
+/** Finds the pages of a range that hold something. */
+export interface ScanTask extends FilePlace {
+  readonly kind: "scan";
+  readonly length: number;
+}
+export interface ScanResult {
+  readonly ranges: readonly { readonly offset: number; readonly length: number }[];
 }
 
 export interface TaskResults {
@@ -101,9 +109,10 @@ export interface TaskResults {
   readonly encode: EncodeResult;
   readonly decode: DecodeResult;
   readonly frame: FrameResult;
-  readonly unframe: UnframeResult;
+  readonly digest: DigestResult;
+  readonly scan: ScanResult;
 }
-export type Task = HashTask | EncodeTask | DecodeTask | FrameTask | UnframeTask;
+export type Task = HashTask | EncodeTask | DecodeTask | FrameTask | DigestTask | ScanTask;
 
 export interface TaskMessage {
   readonly number: number;

@@ -52,24 +52,29 @@ const chunksPerTask = 16;
 
 export async function pullPacks(options: PullPacksOptions): Promise<PullCounts> {
   const { index, store, log = silentLogger } = options;
-  using _held = store.hold(index.packs.map((pack) => pack.digest));
-  const needed = neededChunks(options);
-  const usedBytes = [...needed.values()].reduce((sum, each) => sum + usedBy(each), 0);
-  const writing = new Meter("writing", usedBytes, options.onProgress);
-  const job: Job = { ...options, log, writing, fetching: new Meter("fetching", 0, options.onProgress) };
-
-  const missing = await writeFound([...needed.values()], await localCandidates(needed, job), job);
-  store.touch(index.packs.map((pack) => pack.digest));
-  if (missing.length > 0) await fetchMissing(missing, job);
-  const totalBytes = index.files.reduce((sum, each) => sum + each.size, 0);
-  const remoteBytes = missing.reduce((sum, each) => sum + usedBy(each), 0);
-  return {
-    totalBytes,
-    zeroBytes: totalBytes - usedBytes,
-    localBytes: usedBytes - remoteBytes,
-    remoteBytes,
-    fetchedBytes: job.fetching.doneBytes,
-  };
+  const packs = index.packs.map((pack) => pack.digest);
+  const held = store.hold(packs);
+  try {
+    const needed = neededChunks(options);
+    const usedBytes = [...needed.values()].reduce((sum, each) => sum + usedBy(each), 0);
+    const writing = new Meter("writing", usedBytes, options.onProgress);
+    const job: Job = { ...options, log, writing, fetching: new Meter("fetching", 0, options.onProgress) };
+    const missing = await writeFound([...needed.values()], await localCandidates(needed, job), job);
+    store.touch(packs);
+    await fetchMissing(missing, job);
+    const totalBytes = index.files.reduce((sum, each) => sum + each.size, 0);
+    const remoteBytes = missing.reduce((sum, each) => sum + usedBy(each), 0);
+    return {
+      totalBytes,
+      zeroBytes: totalBytes - usedBytes,
+      localBytes: usedBytes - remoteBytes,
+      remoteBytes,
+      fetchedBytes: job.fetching.doneBytes,
+    };
+  } finally {
+    held[Symbol.dispose]();
+    await store.makeRoom();
+  }
 }
 
 interface Job extends PullPacksOptions {
@@ -133,43 +138,62 @@ async function writeFound(needed: readonly Needed[], candidates: Candidates, job
       if ((found[index] ?? -1) >= 0) writing.add(usedBy(each));
       else missing.push(each);
     }
-    const damaged = batch.filter(
-      (each, index) => found[index] === -1 && hasLocator(candidates.get(each.number)),
-    );
-    await store.forget(damaged.map((each) => each.chunk.id));
+    const failed = batch.filter((_each, index) => found[index] === -1);
+    await store.forget(failed.flatMap((each) => locatedIds(candidates.get(each.number))));
   };
   for await (const _done of mapOrdered(batches(hopeful), pool.width, work));
   return missing;
 }
 
-function hasLocator(candidates: readonly (ChunkLocator | RawCandidate)[] = []): boolean {
-  return candidates.some((each) => "path" in each);
+/** The stored chunks among the candidates, with what they stand on: either may be the damaged one. */
+function locatedIds(candidates: readonly (ChunkLocator | RawCandidate)[] = []): string[] {
+  return candidates.flatMap((each) =>
+    "path" in each ? [each.id, ...(each.base ? [each.base.id] : [])] : [],
+  );
 }
 
-/** Fetches packs and writes their chunks; deltas last, when everything they stand on is here. */
+/**
+ * Gets everything that is missing. A second round is for deltas whose base was here but damaged: it is forgotten
+ * by then and fetched. What is still wrong after that is wrong in the registry.
+ */
 async function fetchMissing(missing: readonly Needed[], job: Job): Promise<void> {
-  const { index, store, transfers } = job;
-  const wanted = new Map(missing.map((each) => [each.number, each.chunk]));
-  const bases = missing.flatMap((each) => (each.chunk.base === undefined ? [] : [each.chunk.base]));
-  const localBases = await store.find(bases.map((number) => index.chunks[number]?.id ?? ""));
-  for (const number of bases) {
-    const base = index.chunks[number];
-    if (base && !localBases.has(base.id)) wanted.set(number, base);
-  }
-  const plan = planFetch(index.packs, wanted.values());
+  const stillMissing = await fetchRound(missing, job);
+  const [bad] = await fetchRound(stillMissing, job);
+  if (bad)
+    throw new Fault(
+      "invalid",
+      `chunk ${bad.chunk.id} in pack ${job.index.packs[bad.chunk.pack]?.digest} does not match its digest`,
+    );
+}
+
+/** Fetches packs and writes their chunks; deltas last, when everything they stand on is here. Returns the rest. */
+async function fetchRound(missing: readonly Needed[], job: Job): Promise<Needed[]> {
+  if (missing.length === 0) return [];
+  const plan = planFetch(job.index.packs, await wantedFrom(missing, job));
   job.fetching.expect(plan.reduce((sum, each) => sum + bytesOf(each), 0));
-  const deltas: Needed[] = [];
   const byChunk = new Map(missing.map((each) => [each.chunk, each]));
-  await forEachParallel(plan, transfers, async (fetch) => {
+  const deltas: Needed[] = [];
+  const bad: Needed[] = [];
+  await forEachParallel(plan, job.transfers, async (fetch) => {
     await fetchPack(fetch, job);
     const here = fetch.chunks.flatMap((chunk) => byChunk.get(chunk) ?? []);
     deltas.push(...here.filter((each) => each.chunk.encoding === "delta"));
-    await writeFetched(
-      here.filter((each) => each.chunk.encoding !== "delta"),
-      job,
-    );
+    const whole = here.filter((each) => each.chunk.encoding !== "delta");
+    bad.push(...(await writeFetched(whole, job)));
   });
-  await writeFetched(deltas, job);
+  return [...bad, ...(await writeFetched(deltas, job))];
+}
+
+/** The missing chunks and what they stand on, as far as that is not here. */
+async function wantedFrom(missing: readonly Needed[], { index, store }: Job): Promise<Set<IndexedChunk>> {
+  const wanted = new Set(missing.map((each) => each.chunk));
+  const bases = missing.flatMap((each) => {
+    const base = each.chunk.base === undefined ? undefined : index.chunks[each.chunk.base];
+    return base ? [base] : [];
+  });
+  const here = await store.find(bases.map((each) => each.id));
+  for (const base of bases) if (!here.has(base.id)) wanted.add(base);
+  return wanted;
 }
 
 function bytesOf(fetch: PackFetch): number {
@@ -181,7 +205,7 @@ async function fetchPack(fetch: PackFetch, job: Job): Promise<void> {
   const { digest, size } = fetch.pack;
   const inPack = fetch.stretches
     ? fetch.chunks
-    : index.chunks.filter((each) => index.packs[each.pack] === fetch.pack);
+    : index.chunks.filter((each) => each.pack === fetch.chunks[0]?.pack);
   await store.addPack({
     digest,
     partial: fetch.stretches !== undefined,
@@ -202,21 +226,16 @@ async function fetchPack(fetch: PackFetch, job: Job): Promise<void> {
   });
 }
 
-/** What was just fetched must be right: there is no other place to get it from. */
-async function writeFetched(needed: readonly Needed[], job: Job): Promise<void> {
-  if (needed.length === 0) return;
+/** Writes what was just fetched; returns what does not match. */
+async function writeFetched(needed: readonly Needed[], job: Job): Promise<Needed[]> {
   const stored = await job.store.find(needed.map((each) => each.chunk.id));
-  const candidates = new Map(needed.map((each) => [each.number, maybe(stored.get(each.chunk.id))]));
-  const [bad] = await writeFound(needed, candidates, job);
-  if (bad)
-    throw new Fault(
-      "invalid",
-      `chunk ${bad.chunk.id} in pack ${job.index.packs[bad.chunk.pack]?.digest} does not match its digest`,
-    );
-}
-
-function maybe<T>(value: T | undefined): T[] {
-  return value === undefined ? [] : [value];
+  const candidates = new Map(
+    needed.map((each) => {
+      const locator = stored.get(each.chunk.id);
+      return [each.number, locator ? [locator] : []];
+    }),
+  );
+  return writeFound(needed, candidates, job);
 }
 
 function* batches(needed: readonly Needed[]): Generator<readonly Needed[]> {

@@ -1,4 +1,5 @@
 /** A registry that speaks the OCI Distribution API, as a client sees it. Opened once, used by many, then disposed. */
+import { isRepository } from "@cocoon/contract";
 import { Fault, type Abortable } from "@cocoon/core";
 import { readRegistryAddress, type RegistryAddress } from "./address.ts";
 import { fixedCredential, type CredentialSource } from "./credentials.ts";
@@ -20,8 +21,6 @@ export interface RegistryOptions {
   readonly retry?: RetryOptions;
   readonly idleTimeoutMs?: number;
 }
-
-const nameSyntax = /^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(\/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$/;
 
 export class Registry implements AsyncDisposable {
   readonly address: RegistryAddress;
@@ -47,8 +46,7 @@ export class Registry implements AsyncDisposable {
   /** A repository by its name below the address's prefix. Nothing is asked yet. */
   repository(name: string): Repository {
     const full = this.fullName(name);
-    if (!nameSyntax.test(full) || full.length > 255)
-      throw new Fault("invalid", `"${full.slice(0, 300)}" is not a repository name`);
+    if (!isRepository(full)) throw new Fault("invalid", `"${full.slice(0, 300)}" is not a repository name`);
     return new Repository({
       transport: this.#transport,
       base: new URL(`/v2/${full}/`, this.address.origin),

@@ -2,6 +2,7 @@
  * One repository of a registry: manifests, tags, blobs. Absent is an answer (`undefined`, `false`, `notFound`);
  * everything that kept us from asking is a Fault with another code.
  */
+import { mediaType } from "@cocoon/contract";
 import { Fault, isFault, type Abortable } from "@cocoon/core";
 import { assertDigest, digestOf, readDigest, tryReadDigest } from "../digest.ts";
 import { downloadBlob, type BlobPart, type BlobSource } from "./blob-download.ts";
@@ -35,10 +36,10 @@ export interface RepositoryOptions {
 export const manifestLimitBytes = 16 * 1024 * 1024;
 
 const manifestTypes = [
-  "application/vnd.oci.image.manifest.v1+json",
-  "application/vnd.oci.image.index.v1+json",
-  "application/vnd.docker.distribution.manifest.v2+json",
-  "application/vnd.docker.distribution.manifest.list.v2+json",
+  mediaType.ociManifest,
+  mediaType.ociIndex,
+  mediaType.dockerManifest,
+  mediaType.dockerManifestList,
 ].join(", ");
 
 export type PutOutcome = "existed" | "mounted" | "sent";
@@ -52,10 +53,13 @@ export interface PutBlobOptions extends UploadOptions {
 
 export class Repository {
   readonly name: string;
+  /** Scheme, host and port of the registry: blobs can be mounted between repositories of one origin. */
+  readonly origin: string;
   readonly #options: RepositoryOptions;
 
   constructor(options: RepositoryOptions) {
     this.name = options.name;
+    this.origin = options.base.origin;
     this.#options = options;
   }
 
@@ -68,9 +72,9 @@ export class Repository {
     if (response.status !== 200) throw await faultOf(response, describe(request));
     const digest = headerOf(response, "docker-content-digest");
     const size = Number(headerOf(response, "content-length"));
-    const mediaType = headerOf(response, "content-type");
-    if (digest && tryReadDigest(digest) && mediaType && Number.isSafeInteger(size) && size > 0)
-      return { digest, mediaType: withoutParameters(mediaType), size };
+    const type = headerOf(response, "content-type");
+    if (digest && tryReadDigest(digest) && type && Number.isSafeInteger(size) && size > 0)
+      return { digest, mediaType: withoutParameters(type), size };
     // A registry that does not say the digest in a HEAD is asked for the whole thing.
     const { bytes: _bytes, ...head } = await this.getManifest(reference, { signal });
     return head;
@@ -86,8 +90,8 @@ export class Repository {
     const announced = headerOf(response, "docker-content-digest");
     const digest = tryReadDigest(reference) ? reference : (announced ?? digestOf(bytes));
     assertDigest(bytes, digest, `manifest ${this.name}:${reference}`);
-    const mediaType = withoutParameters(headerOf(response, "content-type") ?? "");
-    return { digest, mediaType, size: bytes.length, bytes };
+    const type = withoutParameters(headerOf(response, "content-type") ?? "");
+    return { digest, mediaType: type, size: bytes.length, bytes };
   }
 
   /** Stores the bytes as they are under a tag or under their own digest; returns the digest. */
@@ -295,6 +299,6 @@ export class Repository {
   }
 }
 
-function withoutParameters(mediaType: string): string {
-  return mediaType.split(";", 1)[0]?.trim() ?? "";
+function withoutParameters(type: string): string {
+  return type.split(";", 1)[0]?.trim() ?? "";
 }

@@ -12,7 +12,7 @@ export interface SourceFile {
   /** Permission bits; default: those of the file. */
   readonly mode?: number;
   /** Where the file has data, in order; everywhere else it is zero. Default: it has to be read to find out. */
-  readonly data?: readonly Extent[];
+  readonly dataRanges?: readonly Extent[];
 }
 
 /** Every regular file of a directory, in the order of their names; the envelope of an archive is none of them. */
@@ -53,9 +53,9 @@ export async function openSource(files: readonly SourceFile[]): Promise<OpenSour
       const found = await handle.stat();
       if (!found.isFile()) throw new Fault("invalid", `${file.path} is not a regular file`);
       const whole = found.size === 0 ? [] : [{ offset: 0, length: found.size }];
-      if (file.data) assertExtents(file.data, found.size, file.name);
+      if (file.dataRanges) assertExtents(file.dataRanges, found.size, file.name);
       const mode = file.mode ?? found.mode & 0o777;
-      opened.push({ name: file.name, fd: handle.fd, size: found.size, mode, data: file.data ?? whole });
+      opened.push({ name: file.name, fd: handle.fd, size: found.size, mode, data: file.dataRanges ?? whole });
     }
     return { files: opened, [Symbol.asyncDispose]: close };
   } catch (error) {
