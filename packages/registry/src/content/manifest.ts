@@ -52,6 +52,8 @@ const wire = z.object({
 
 export interface Manifest {
   readonly mediaType: string;
+  /** What the body itself says it is, if it says so. */
+  readonly ownType: string | undefined;
   readonly artifactType: string | undefined;
   readonly config: Descriptor | undefined;
   readonly layers: readonly Descriptor[];
@@ -68,6 +70,7 @@ export function readManifest(bytes: Uint8Array, pushedType?: string): Manifest {
   const givenType = pushedType ?? data.mediaType;
   const isIndex = givenType === undefined ? !data.config && !!data.manifests : indexTypes.has(givenType);
   return {
+    ownType: data.mediaType,
     mediaType: givenType ?? (isIndex ? mediaType.ociIndex : mediaType.ociManifest),
     artifactType: data.artifactType,
     config: data.config,

@@ -1,6 +1,6 @@
 /** Manifests, by tag or digest: exactly the bytes that were pushed, or nothing. */
 import type { Handler, Methods } from "../http/handler.ts";
-import { mediaType, readManifest } from "../content/manifest.ts";
+import { mediaType, readManifest, type Manifest } from "../content/manifest.ts";
 import { algorithmOf, digestOf, quoted, tryDigest, tryTag, type Digest, type Tag } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
 
@@ -25,7 +25,7 @@ const put: Handler<"manifest"> = async (exchange, { name, reference }, { manifes
   if (given && actual !== given)
     throw ociFault("DIGEST_INVALID", `the manifest has digest ${actual}, not ${given}`);
   const manifest = readManifest(bytes, readPushedType(exchange.header("content-type")));
-  assertTypesAgree(bytes, manifest.mediaType);
+  assertTypesAgree(manifest);
   await manifests.put(name, { digest: actual, bytes, manifest, tags });
   const subject = manifest.subject?.digest;
   if (given && tags.length > 0) exchange.response.setHeader("oci-tag", tags);
@@ -59,10 +59,10 @@ function readPushedType(header: string | undefined): string | undefined {
 }
 
 /** One reader must not see an image where another sees an index. */
-function assertTypesAgree(bytes: Buffer, pushedType: string): void {
-  const own = readManifest(bytes).mediaType;
-  if (own !== pushedType && knownTypes.has(own) && knownTypes.has(pushedType))
-    throw ociFault("MANIFEST_INVALID", `the manifest says it is ${own}, the request says ${pushedType}`);
+function assertTypesAgree({ ownType, mediaType: pushedType }: Manifest): void {
+  if (ownType === undefined || ownType === pushedType || !knownTypes.has(ownType)) return;
+  if (knownTypes.has(pushedType))
+    throw ociFault("MANIFEST_INVALID", `the manifest says it is ${ownType}, the request says ${pushedType}`);
 }
 
 const remove: Handler<"manifest"> = async (exchange, { name, reference }, { manifests }) => {
