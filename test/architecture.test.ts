@@ -87,7 +87,6 @@ test("imports go down, through a package's exports, and only tests use the testk
   assert.deepEqual(wrong, []);
 });
 
-// oxlint-disable-next-line max-params -- package, file and specifier are what the rule is about
 function troubleWith(name: string, file: string, specifier: string): string | undefined {
   if (specifier.startsWith(".")) {
     const target = relative(join(root, "packages", name), join(root, dirname(file), specifier));

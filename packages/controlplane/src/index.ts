@@ -1,1 +1,37 @@
-export {};
+/**
+ * controlplane: a real etcd and Kubernetes control plane on one machine. Finds or builds the programs, makes the
+ * certificates, describes each component as data, starts them in dependency order and stops them in reverse.
+ * It knows nothing of machines; other parts are added to the same list of components.
+ */
+export { cachedBinaries, defaultCacheRoot } from "./binaries/cache.ts";
+export { etcdVersion, kubernetesVersion, programs, type ProgramName } from "./binaries/programs.ts";
+export { resolveBinaries, type Binaries, type ResolveOptions } from "./binaries/resolve.ts";
+export { dependencyGroups, type Component } from "./components/component.ts";
+export { findRunning, markedProcesses, readRecord } from "./components/run-records.ts";
+export {
+  componentStatus,
+  logPath,
+  startComponents,
+  stopComponents,
+  type ComponentStatus,
+  type RunnerOptions,
+} from "./components/runner.ts";
+export {
+  describeControlPlane,
+  planControlPlane,
+  prepareControlPlane,
+  type PreparedControlPlane,
+  type PrepareOptions,
+} from "./control-plane.ts";
+export { probeHttps, type HttpsProbe } from "./https-probe.ts";
+export {
+  clusterLayout,
+  defaultSettings,
+  readClusterState,
+  type ClusterLayout,
+  type ClusterPorts,
+  type ClusterState,
+  type ControlPlaneSettings,
+} from "./layout.ts";
+export { pkiFiles, type PairFiles, type PkiFiles } from "./pki/cluster-pki.ts";
+export { isFree, reservePort, tryReservePort, type ReservedPort } from "./ports.ts";

@@ -59,3 +59,4 @@ export {
 } from "./process.ts";
 export { isAlive, processIdentitySchema, tryIdentify, type ProcessIdentity } from "./process-identity.ts";
 export { buildInfo, versionText, type BuildInfo } from "./version.ts";
+export { lockFile, tryLockFile, type FileLock, type LockOptions } from "./file-lock.ts";

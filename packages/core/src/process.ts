@@ -56,9 +56,8 @@ export async function startProgram(spec: ProgramSpec): Promise<RunningProgram> {
   const exited = new Promise<Exit>((resolve) => {
     child.once("exit", (code, signal) => resolve({ code, signal }));
   });
-  const identity = tryIdentify(child.pid ?? 0);
-  if (!identity)
-    throw new Fault("unavailable", `${spec.name} ended at once: ${lastLines(spec.logFile, 5).join(" | ")}`);
+  // A program that has already ended has no start time any more; nothing alive will ever match this identity.
+  const identity = tryIdentify(child.pid ?? 0) ?? { pid: child.pid ?? 0, startTicks: 0, bootId: "ended" };
   if (spec.detached) child.unref();
   const stop = (options: StopOptions = {}) => stopProcess(identity, options);
   return { identity, exited, stop, [Symbol.asyncDispose]: () => stop() };

@@ -1,4 +1,14 @@
 /** testkit: what tests share. Only test files import it. */
+export {
+  ownControlPlane,
+  sharedControlPlane,
+  testBinaries,
+  type ComponentName,
+  type OwnControlPlane,
+  type TestCluster,
+  type TestNamespace,
+} from "./cluster.ts";
 export { eventually, type EventuallyOptions } from "./eventually.ts";
+export { runCommand, type CommandOptions, type CommandResult } from "./run-command.ts";
 export { temporaryDirectory, type TemporaryDirectory } from "./temporary-directory.ts";
 export { count, seededRandom, testSeed, tier, type Tier } from "./tier.ts";
