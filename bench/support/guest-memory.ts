@@ -22,10 +22,10 @@ export interface GuestMemory {
 
 const usedPart = 0.3;
 const kinds = [
-  { share: 0.27, fill: fillText },
-  { share: 0.38, fill: fillCode },
-  { share: 0.22, fill: fillHeap },
-  { share: 0.13, fill: fillNoise },
+  { share: 0.26, fill: fillText },
+  { share: 0.4, fill: fillCode },
+  { share: 0.26, fill: fillHeap },
+  { share: 0.08, fill: fillNoise },
 ] as const;
 
 export function writeGuestMemory(path: string, { bytes, seed }: MemoryShape): GuestMemory {
@@ -141,7 +141,7 @@ function makeWords(): readonly string[] {
 function fillText(random: Random): Buffer {
   let at = 0;
   while (at < pageBytes) {
-    const word = words[Math.floor(random() ** 2 * words.length)] ?? "";
+    const word = words[Math.floor(random() ** 3 * words.length)] ?? "";
     at += page.write(random() < 0.1 ? `${word}\n` : `${word} `, at, "latin1");
   }
   return page;
@@ -159,9 +159,9 @@ function makeSnippets(): readonly Buffer[] {
 function fillCode(random: Random): Buffer {
   let at = 0;
   while (at < pageBytes) {
-    const snippet = snippets[Math.floor(random() ** 2 * snippets.length)];
+    const snippet = snippets[Math.floor(random() ** 4 * snippets.length)];
     at += snippet?.copy(page, at) ?? pageBytes;
-    if (random() < 0.3 && at < pageBytes - 4) at = page.writeInt32LE(Math.floor(random() * 2 ** 20), at);
+    if (random() < 0.12 && at < pageBytes - 4) at = page.writeInt32LE(Math.floor(random() * 2 ** 16), at);
   }
   return page;
 }
@@ -169,7 +169,7 @@ function fillCode(random: Random): Buffer {
 function fillHeap(random: Random): Buffer {
   for (let at = 0; at < pageBytes; at += 8) {
     const kind = random();
-    const pointer = kind < 0.35;
+    const pointer = kind < 0.2;
     const low = pointer
       ? Math.floor(random() * 2 ** 22) * 16
       : kind < 0.6

@@ -131,13 +131,13 @@ export class ChunkStore implements Disposable {
     return this.#database.hasPack(name) ? this.#pathOf(name) : undefined;
   }
 
-  /** Adds a pack or a part of one, then makes room if the bound is passed. May be repeated. */
-  async addPack(pack: NewPack): Promise<void> {
+  /** Adds a pack or a part of one, then makes room if the bound is passed; returns its file. May be repeated. */
+  async addPack(pack: NewPack): Promise<string> {
     const name = pack.partial ? `${hexOf(pack.digest)}.part` : hexOf(pack.digest);
     if (!pack.partial && this.#database.hasPack(name)) {
       // The file is here, but some of its chunks may have been known by another pack that is gone.
       this.#database.addPack({ name, bytes: 0, chunks: pack.chunks });
-      return;
+      return this.#pathOf(name);
     }
     using _held = this.hold([pack.digest]);
     const path = this.#pathOf(name);
@@ -149,6 +149,7 @@ export class ChunkStore implements Disposable {
       : (await stat(path)).size;
     this.#database.addPack({ name, bytes, chunks: pack.chunks });
     await this.makeRoom();
+    return path;
   }
 
   /** Same offsets, same content: several writers of one part cannot disturb each other. */
@@ -185,8 +186,8 @@ export class ChunkStore implements Disposable {
   }
 
   /** Keeps a small blob (a manifest, an index) beside the packs, with the same rules. */
-  addBlob(digest: string, bytes: Uint8Array): Promise<void> {
-    return this.addPack({ digest, chunks: [], write: (file) => file.write(bytes, 0) });
+  async addBlob(digest: string, bytes: Uint8Array): Promise<void> {
+    await this.addPack({ digest, chunks: [], write: (file) => file.write(bytes, 0) });
   }
 
   /** A blob that is here and undamaged. */
@@ -210,8 +211,14 @@ export class ChunkStore implements Disposable {
   }
 
   /** Forgets chunks that turned out to be damaged, with the packs they lie in. */
-  async forget(ids: Iterable<string>): Promise<void> {
+  async forgetChunks(ids: Iterable<string>): Promise<void> {
     for (const name of this.#database.packsOf(ids)) await this.#remove(name);
+  }
+
+  /** Forgets packs, so that they are fetched again. */
+  async forgetPacks(digests: Iterable<string>): Promise<void> {
+    for (const digest of digests)
+      for (const name of [hexOf(digest), `${hexOf(digest)}.part`]) await this.#remove(name);
   }
 
   /**

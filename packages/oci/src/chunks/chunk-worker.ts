@@ -85,11 +85,9 @@ function encodeItem(item: EncodeItem, level: number, files: OpenFiles): ReturnTy
 }
 
 /** A base that is damaged is no base: the chunk is then encoded by itself. */
-function tryReadBase(base: NonNullable<EncodeItem["base"]>, files: OpenFiles): Uint8Array | undefined {
+function tryReadBase(base: ChunkLocator | RawCandidate, files: OpenFiles): Uint8Array | undefined {
   try {
-    if ("path" in base) return readChunk(base, files);
-    const content = readExactly(base, base.length);
-    return chunkId(content) === base.id ? content : undefined;
+    return readCandidate(base, files);
   } catch {
     return undefined;
   }
@@ -117,7 +115,7 @@ function find(
 ): { readonly index: number; readonly content?: Uint8Array } {
   for (const [index, candidate] of item.candidates.entries()) {
     try {
-      return { index, content: readCandidate(item, candidate, files) };
+      return { index, content: readCandidate(candidate, files) };
     } catch (error) {
       // A raw candidate is only a guess; a stored chunk that does not fit is damage worth telling.
       if ("path" in candidate) troubles.push(error instanceof Error ? error.message : String(error));
@@ -126,22 +124,12 @@ function find(
   return { index: -1 };
 }
 
-function readCandidate(
-  item: DecodeItem,
-  candidate: ChunkLocator | RawCandidate,
-  files: OpenFiles,
-): Uint8Array {
-  if ("path" in candidate) return readChunk(candidate, files);
-  const content = readExactly(candidate, candidate.length);
-  if (content.length !== item.rawLength || chunkId(content) !== item.id)
-    throw new CorruptChunk("another chunk");
-  return content;
-}
-
-function readChunk(locator: ChunkLocator, files: OpenFiles): Uint8Array {
-  const bytes = readExactly({ fd: files.open(locator.path), offset: locator.offset }, locator.length);
-  const { base: standsOn, ...chunk } = locator;
-  return decodeChunk({ ...chunk, bytes, ...(standsOn ? { base: readChunk(standsOn, files) } : {}) });
+function readCandidate(candidate: ChunkLocator | RawCandidate, files: OpenFiles): Uint8Array {
+  if (!("path" in candidate))
+    return decodeChunk({ ...candidate, encoding: "raw", bytes: readExactly(candidate, candidate.rawLength) });
+  const bytes = readExactly({ fd: files.open(candidate.path), offset: candidate.offset }, candidate.length);
+  const { base, ...chunk } = candidate;
+  return decodeChunk({ ...chunk, bytes, ...(base ? { base: readCandidate(base, files) } : {}) });
 }
 
 function frame({ fd, offset, length, level }: FrameTask): FrameResult {

@@ -52,6 +52,7 @@ function compress(chunk: Uint8Array, level: number, dictionary?: Uint8Array): Bu
   return zstdCompressSync(chunk, {
     params: { [constants.ZSTD_c_compressionLevel]: level, [constants.ZSTD_c_checksumFlag]: 0 },
     pledgedSrcSize: chunk.length,
+    chunkSize: Math.max(64, chunk.length + chunk.length / 128 + 64), // so that the output is one piece
     ...(dictionary ? { dictionary } : {}),
   });
 }

@@ -13,7 +13,8 @@ export interface ChunkLocator {
   readonly length: number;
   readonly rawLength: number;
   readonly encoding: Encoding;
-  readonly base?: ChunkLocator;
+  /** What a delta stands on. */
+  readonly base?: ChunkLocator | RawCandidate;
 }
 
 /** A place in an open file. */
@@ -24,7 +25,8 @@ export interface FilePlace {
 
 /** Content that may be a chunk: believed only when its digest fits. */
 export interface RawCandidate extends FilePlace {
-  readonly length: number;
+  readonly id: string;
+  readonly rawLength: number;
 }
 
 /** Cuts a range into chunks and names each one. */
@@ -41,8 +43,8 @@ export interface HashResult {
 export interface EncodeItem extends FilePlace {
   readonly id: string;
   readonly rawLength: number;
-  /** Content to encode against, if it turns out to be the chunk `baseId`. */
-  readonly base?: ChunkLocator | (RawCandidate & { readonly id: string });
+  /** Content to encode against, if it turns out to be what it should be. */
+  readonly base?: ChunkLocator | RawCandidate;
 }
 /** Encodes chunks that were named before; a source that changed since is an error. */
 export interface EncodeTask {
@@ -56,8 +58,6 @@ export interface EncodeResult {
 }
 
 export interface DecodeItem {
-  readonly id: string;
-  readonly rawLength: number;
   /** Where the chunk may be found, best first. */
   readonly candidates: readonly (ChunkLocator | RawCandidate)[];
   readonly targets: readonly FilePlace[];

@@ -71,7 +71,11 @@ export async function pushPacks(options: PushPacksOptions): Promise<PushedPacks>
   const filled = await sendFresh(plan.fresh, { ...options, named, sending });
   const locations = new Map(plan.reused);
   for (const location of filled.flatMap((each) => each.locations)) locations.set(location.id, location);
-  const packs = [...plan.packs, ...filled.map(({ digest, bytes }) => ({ digest, size: bytes }))];
+  const used = packsOf(locations.values());
+  const packs = [
+    ...plan.packs.filter((each) => used.has(each.digest)), // some were only hoped to be of use
+    ...filled.map(({ digest, bytes }) => ({ digest, size: bytes })),
+  ];
   const index = buildIndex({
     chunkBytes: packedChunkBytes,
     packs: packs.map(({ digest, size }) => ({ digest, size })),
@@ -89,6 +93,15 @@ export async function pushPacks(options: PushPacksOptions): Promise<PushedPacks>
       sentBytes: sending.doneBytes,
     },
   };
+}
+
+function packsOf(locations: Iterable<Location>): Set<string> {
+  const packs = new Set<string>();
+  for (const { pack, base } of locations) {
+    packs.add(pack);
+    if (base) packs.add(base.pack);
+  }
+  return packs;
 }
 
 /** Each chunk once, at its first place. */

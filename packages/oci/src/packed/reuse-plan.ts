@@ -4,8 +4,9 @@
  *
  * A pack is taken over whole or not at all, and a snapshot lists every pack it needs; so a pack that is mostly dead
  * would keep dead bytes alive for as long as somebody refers to it. Such packs are left behind and what still
- * lives in them is sent again. The same goes for a crowd of very small packs. Both bounds together keep what a
- * snapshot stores below twice what it needs, and the number of requests small, however often a machine sleeps.
+ * lives in them is sent again. What a changed chunk was before counts as living: the chunk can be encoded against
+ * it. A crowd of very small packs is left behind as well. So a machine may sleep as often as it likes: what its
+ * snapshot stores stays within about twice what it needs, and the number of requests stays small.
  */
 import type { Encoding } from "../chunks/codec.ts";
 import type { IndexedChunk, SnapshotIndex } from "./index-codec.ts";
@@ -71,19 +72,16 @@ export function planReuse(
 ): ReusePlan {
   const packs = knownPacks(bases);
   const candidates = locate(new Set(wanted.map((each) => each.id)), bases);
+  const before = earlierContent(bases);
   const dropped = new Set(options.lost);
   for (;;) {
     const reused = choose(candidates, dropped);
-    const live = liveBytes(reused.values());
+    const fresh = freshChunks(wanted, reused, (chunk) => before(chunk, dropped));
+    const live = liveBytes([...reused.values(), ...fresh.flatMap((each) => each.base ?? [])]);
     const useless = [...live].filter(([pack, bytes]) => bytes < (packs.get(pack)?.size ?? 0) * leastLivePart);
-    const crowd = crowded(
-      [...live.keys()].map((each) => packs.get(each)),
-      options,
-    );
-    if (useless.length === 0 && crowd.length === 0) {
-      const kept = [...live.keys()].flatMap((each) => packs.get(each) ?? []);
-      return { packs: kept, reused, fresh: freshChunks(wanted, { reused, kept, bases }) };
-    }
+    const kept = [...live.keys()].flatMap((each) => packs.get(each) ?? []);
+    const crowd = crowded(kept, options);
+    if (useless.length === 0 && crowd.length === 0) return { packs: kept, reused, fresh };
     for (const [pack] of useless) dropped.add(pack);
     for (const pack of crowd) dropped.add(pack.digest);
   }
@@ -155,33 +153,39 @@ export function placeKey(location: Pick<Location, "pack" | "offset">): string {
   return `${location.pack}+${location.offset}`;
 }
 
-function crowded(packs: readonly (KnownPack | undefined)[], options: PlanOptions): KnownPack[] {
+function crowded(packs: readonly KnownPack[], options: PlanOptions): KnownPack[] {
   const { smallPackBytes, smallPacks } = { ...defaults, ...options };
-  const small = packs.filter((each) => each !== undefined).filter((each) => each.size < smallPackBytes);
+  const small = packs.filter((each) => each.size < smallPackBytes);
   return small.length > smallPacks ? small : [];
 }
 
 function freshChunks(
   wanted: readonly WantedChunk[],
-  plan: {
-    readonly reused: ReadonlyMap<string, Location>;
-    readonly kept: readonly KnownPack[];
-    readonly bases: readonly BaseSnapshot[];
-  },
+  reused: ReadonlyMap<string, Location>,
+  before: (chunk: WantedChunk) => Location | undefined,
 ): FreshChunk[] {
-  const kept = new Set(plan.kept.map((each) => each.digest));
-  const files = plan.bases.map((each) => new Map(each.index.files.map((file) => [file.name, file])));
   return wanted
-    .filter((each) => !plan.reused.has(each.id))
+    .filter((each) => !reused.has(each.id))
     .map((chunk) => {
-      for (const [number, base] of plan.bases.entries()) {
-        const reference = files[number]?.get(chunk.file)?.map[chunk.position] ?? 0;
-        const before = reference === 0 ? undefined : base.index.chunks[reference - 1];
-        if (!before) continue;
-        const location = locationOf(base.index, before);
-        const root = location.base ?? location;
-        if (kept.has(root.pack)) return { ...chunk, base: root };
-      }
-      return chunk;
+      const base = before(chunk);
+      return base ? { ...chunk, base } : chunk;
     });
+}
+
+/** Looks up what was at the place of a chunk in the first base that has something there, and lies in a usable pack. */
+function earlierContent(
+  bases: readonly BaseSnapshot[],
+): (chunk: WantedChunk, dropped: ReadonlySet<string>) => Location | undefined {
+  const files = bases.map(({ index }) => new Map(index.files.map((file) => [file.name, file])));
+  return (chunk, dropped) => {
+    for (const [number, { index }] of bases.entries()) {
+      const reference = files[number]?.get(chunk.file)?.map[chunk.position] ?? 0;
+      const earlier = reference === 0 ? undefined : index.chunks[reference - 1];
+      if (!earlier) continue;
+      const location = locationOf(index, earlier);
+      const root = location.base ?? location; // a delta never stands on a delta
+      if (!dropped.has(root.pack)) return root;
+    }
+    return undefined;
+  };
 }
