@@ -30,6 +30,7 @@ export {
   openSnapshotClient,
   SnapshotClient,
   type SnapshotClientOptions,
+  type VerifyOptions,
 } from "./snapshot/snapshot-client.ts";
 export {
   snapshotFormats,
@@ -50,3 +51,12 @@ export {
   type AnchorOptions,
   type RetagOptions,
 } from "./snapshot/stored-snapshots.ts";
+export {
+  openCloudImage,
+  type CloudImageReport,
+  type OpenCloudImageOptions,
+  type OpenedCloudImage,
+  type PushCloudImageOptions,
+} from "./snapshot/cloud-image.ts";
+export { exportArchive, type ExportArchiveOptions } from "./archive/export-archive.ts";
+export { importArchive, type ImportArchiveOptions } from "./archive/import-archive.ts";

@@ -39,6 +39,14 @@ const tokenAnswerBytes = 1024 * 1024;
 const defaultLifetimeS = 60;
 const heldTokens = 1000;
 
+/** A request that was answered with 401. */
+export interface Refused {
+  readonly response: WireResponse;
+  readonly scopes: readonly string[];
+  /** The header it was sent with, if any. */
+  readonly header: string | undefined;
+}
+
 export interface AuthorizerOptions {
   readonly address: RegistryAddress;
   readonly credentials: CredentialSource;
@@ -63,24 +71,23 @@ export class Authorizer {
     return this.#demand.kind === "basic" && credential.kind === "basic" ? basic(credential) : undefined;
   }
 
-  /** Learns from a 401 answer; the header to try again with, or undefined when there is nothing new to offer. */
-  async challenged(
-    response: WireResponse,
-    scopes: readonly string[],
-    options: Abortable,
-  ): Promise<string | undefined> {
+  /** Learns from a refused request; the header to try again with, or undefined when there is nothing new to offer. */
+  async challenged(refused: Refused, options: Abortable): Promise<string | undefined> {
     const credential = await this.#credential(options);
     if (credential.kind === "bearer") return undefined;
-    const { demand, asked } = this.#read(response);
+    const { demand, asked } = this.#read(refused.response);
     if (demand.kind === "unknown") return undefined;
     this.#demand = demand;
     if (demand.kind === "basic") return credential.kind === "basic" ? basic(credential) : undefined;
-    const wanted = mergeScopes([...scopes, ...asked]);
-    this.#tokens.delete(keyOf(demand, wanted));
+    const wanted = mergeScopes([...refused.scopes, ...asked]);
+    const key = keyOf(demand, wanted);
+    const held = this.#tokens.get(key);
+    // Of many requests that were refused at once only the first fetches a token; the others find it here.
+    if (held && (await orAborted(held, options)).header === refused.header) this.#tokens.delete(key);
     const header = await this.#token(demand, wanted, options);
     // What the registry asked for beyond our guess is what this operation needs from now on.
-    const held = this.#tokens.get(keyOf(demand, wanted));
-    if (held) this.#keep(keyOf(demand, mergeScopes(scopes)), held);
+    const token = this.#tokens.get(key);
+    if (token) this.#keep(keyOf(demand, mergeScopes(refused.scopes)), token);
     return header;
   }
 

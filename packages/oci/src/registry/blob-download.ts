@@ -23,9 +23,6 @@ export interface BlobSource {
   readonly scopes: readonly string[];
 }
 
-/** Consecutive tries that brought not one byte before giving up. */
-const fruitlessTries = 5;
-
 /**
  * The bytes, in order. When the whole blob was asked for, the digest is checked before the last step of the loop
  * returns; of a part only the length can be checked here, the caller knows what is inside.
@@ -62,7 +59,7 @@ async function* continued(
   { at: start, end, size }: Window,
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array, void, undefined> {
-  const backoff = new Backoff({ baseMs: 200, maxMs: 5_000 });
+  const backoff = new Backoff(source.transport.retry);
   let at = start;
   for (;;) {
     try {
@@ -75,7 +72,7 @@ async function* continued(
       throw new Fault("unavailable", `${source.url.pathname}: the connection ended at byte ${at} of ${end}`);
     } catch (error) {
       if (signal.aborted || !isFragile(error)) throw error;
-      if (backoff.failures + 1 >= fruitlessTries) throw toFault(error, source.url.pathname);
+      if (backoff.failures + 1 >= source.transport.retry.attempts) throw toFault(error, source.url.pathname);
     }
     await sleep(backoff.nextMs(), { signal });
     signal.throwIfAborted();

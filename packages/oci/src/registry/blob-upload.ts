@@ -27,7 +27,6 @@ export interface UploadOptions extends Abortable {
   readonly onSent?: (bytes: number) => void;
 }
 
-const fruitlessTries = 5;
 /** Up to this size a broken upload is simply sent again. */
 const oneRequestBytes = 16 * 1024 * 1024;
 
@@ -43,7 +42,7 @@ export async function uploadBlob(
   options: UploadOptions,
 ): Promise<void> {
   const { signal } = options;
-  const backoff = new Backoff({ baseMs: 200, maxMs: 5_000 });
+  const backoff = new Backoff(target.transport.retry);
   let session: Session | undefined;
   for (;;) {
     const before = session?.offset ?? 0;
@@ -52,7 +51,8 @@ export async function uploadBlob(
       await finish(target, content, { ...options, session });
       return;
     } catch (error) {
-      if (signal.aborted || backoff.failures + 1 >= fruitlessTries || !mayContinue(error)) throw error;
+      if (signal.aborted || backoff.failures + 1 >= target.transport.retry.attempts || !mayContinue(error))
+        throw error;
     }
     await sleep(backoff.nextMs(), { signal });
     signal.throwIfAborted();

@@ -148,11 +148,8 @@ export class Repository {
     return downloadBlob(source, part, options);
   }
 
-  /** A whole small blob, checked. */
-  async readBlob(
-    blob: { readonly digest: string; readonly size: number },
-    options: Abortable,
-  ): Promise<Buffer> {
+  /** A whole small blob, checked, or a small part of one. */
+  async readBlob(blob: BlobPart, options: Abortable): Promise<Buffer> {
     const pieces: Uint8Array[] = [];
     for await (const piece of this.openBlob(blob, options)) pieces.push(piece);
     return Buffer.concat(pieces);

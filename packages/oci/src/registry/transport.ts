@@ -61,11 +61,12 @@ export class Transport implements AsyncDisposable {
   readonly #agent: Agent;
   readonly #origin: string;
   readonly #authorizer: Authorizer;
-  readonly #retry: Required<RetryOptions>;
+  /** How often and how fast to try again; transfers that go on where they broke follow it too. */
+  readonly retry: Required<RetryOptions>;
 
   constructor(options: TransportOptions) {
     const { attempts, baseMs, maxMs } = { ...defaults, ...options.retry };
-    this.#retry = { attempts, baseMs, maxMs };
+    this.retry = { attempts, baseMs, maxMs };
     this.#origin = options.address.origin;
     this.#agent = new Agent({
       connections: options.connections ?? defaults.connections,
@@ -99,9 +100,9 @@ export class Transport implements AsyncDisposable {
     signal: AbortSignal,
     attempt: (request: WireRequest) => Promise<WireResponse>,
   ): Promise<WireResponse> {
-    const backoff = new Backoff(this.#retry);
+    const backoff = new Backoff(this.retry);
     for (;;) {
-      const last = backoff.failures + 1 >= this.#retry.attempts;
+      const last = backoff.failures + 1 >= this.retry.attempts;
       let waitMs: number;
       try {
         const response = await attempt(request);
@@ -126,7 +127,8 @@ export class Transport implements AsyncDisposable {
     const header = await this.#authorizer.header(request.scopes, { signal });
     const response = await this.#redirected(withAuthorization(request, header), signal);
     if (response.status !== 401) return response;
-    const proof = await this.#authorizer.challenged(response, request.scopes, { signal });
+    const refused = { response, scopes: request.scopes, header };
+    const proof = await this.#authorizer.challenged(refused, { signal });
     if (proof === undefined) return response;
     await response.body.dump();
     return this.#redirected(withAuthorization(request, proof), signal);
