@@ -14,8 +14,13 @@ import { openSource, type OpenFile, type SourceFile } from "../snapshot/source.t
 import { dataBytes, writeSparseMap } from "../snapshot/sparse-map.ts";
 import { endOfArchive, formatEntry, padding } from "./tar-header.ts";
 
-/** Names of the PAX records of a sparse file. */
-export const sparseRecord = { map: "COCOON.sparse.map", size: "COCOON.sparse.size" } as const;
+/** Names of PAX records. */
+export const paxRecord = {
+  sparseMap: "COCOON.sparse.map",
+  sparseSize: "COCOON.sparse.size",
+  /** Digest of the body. Ours: other readers pass over it, and we check it where it is. */
+  digest: "COCOON.digest",
+} as const;
 
 export interface ExportArchiveOptions extends Abortable {
   readonly envelope: Readonly<Record<string, unknown>>;
@@ -57,9 +62,13 @@ async function* writeFile(
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const segments = await findSegments(file, { pool, signal });
   const size = dataBytes(segments);
-  const sparse = { [sparseRecord.map]: writeSparseMap(segments), [sparseRecord.size]: String(file.size) };
-  const entry = { name: file.name, mode: file.mode, size, mtime };
-  yield formatEntry(size < file.size ? { ...entry, pax: sparse } : entry);
+  const { digest } = await pool.run({ kind: "digest", fd: file.fd, ranges: segments }, { signal });
+  const sparse = {
+    [paxRecord.sparseMap]: writeSparseMap(segments),
+    [paxRecord.sparseSize]: String(file.size),
+  };
+  const pax = { ...(size < file.size ? sparse : {}), [paxRecord.digest]: digest };
+  yield formatEntry({ name: file.name, mode: file.mode, size, mtime, pax });
   for await (const piece of readSegments(file.fd, segments)) {
     signal.throwIfAborted();
     yield piece;

@@ -4,13 +4,14 @@ import { Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
 import { formatSnapshotEnvelope, readSnapshotEnvelope, type SnapshotEnvelope } from "@cocoon/contract";
 import { Fault, isFault, toFault, type Abortable } from "@cocoon/core";
+import { DigestCheck } from "../digest.ts";
 import { startDirectory, type DirectoryBuild } from "../snapshot/build-directory.ts";
 import { envelopeName } from "../snapshot/file-name.ts";
 import { parseJson } from "../snapshot/read-snapshot.ts";
 import { SegmentWriter } from "../snapshot/segments.ts";
 import { dataBytes, readSparseMap, type Extent } from "../snapshot/sparse-map.ts";
 import { ByteStream } from "./byte-stream.ts";
-import { sparseRecord } from "./export-archive.ts";
+import { paxRecord } from "./export-archive.ts";
 import { assertPaxSize, blockBytes, malformed, readHeader, readPax, type TarHeader } from "./tar-header.ts";
 
 export interface ImportArchiveOptions extends Abortable {
@@ -144,15 +145,21 @@ async function readFile(input: ByteStream, entry: Entry, build: DirectoryBuild):
   const { size, segments } = layoutOf(entry);
   const handle = await build.add({ name: entry.name, size, mode: entry.mode });
   const writer = new SegmentWriter(handle.fd, segments);
-  for await (const piece of input.pass(entry.size)) await writer.take(piece);
+  const digest = entry.pax[paxRecord.digest];
+  const check = digest === undefined ? undefined : new DigestCheck(digest, `${entry.name} in the archive`);
+  for await (const piece of input.pass(entry.size)) {
+    check?.update(piece);
+    await writer.take(piece);
+  }
   writer.finish();
+  check?.verify();
 }
 
 function layoutOf(entry: Entry): { readonly size: number; readonly segments: readonly Extent[] } {
-  const map = entry.pax[sparseRecord.map];
+  const map = entry.pax[paxRecord.sparseMap];
   const whole = entry.size === 0 ? [] : [{ offset: 0, length: entry.size }];
   if (map === undefined) return { size: entry.size, segments: whole };
-  const size = Number(entry.pax[sparseRecord.size] ?? Number.NaN);
+  const size = Number(entry.pax[paxRecord.sparseSize] ?? Number.NaN);
   if (!Number.isSafeInteger(size) || size < 0) throw malformed(`${entry.name} has a sparse map but no size`);
   const segments = readSparseMap(map, size);
   if (dataBytes(segments) !== entry.size)

@@ -52,6 +52,10 @@ export interface PackFile {
   write(bytes: Uint8Array, offset: number): Promise<void>;
 }
 
+export interface Hold extends Disposable {
+  add(digests: Iterable<string>): void;
+}
+
 export interface StoreStats {
   readonly packs: number;
   readonly chunks: number;
@@ -241,9 +245,11 @@ export class ChunkStore implements Disposable {
   }
 
   /** Keeps packs while an operation of this process runs; ends with the process at the latest. */
-  hold(digests: Iterable<string>): Disposable {
-    const owner = this.#database.hold([...digests].map(hexOf));
-    return { [Symbol.dispose]: () => this.#database.unpin(owner) };
+  hold(digests: Iterable<string>): Hold {
+    const owner = this.#database.newHold();
+    const add = (more: Iterable<string>): void => this.#database.hold(owner, [...more].map(hexOf));
+    add(digests);
+    return { add, [Symbol.dispose]: () => this.#database.unpin(owner) };
   }
 
   /** Removes least recently used packs until the store is within its bound; pinned ones stay. */

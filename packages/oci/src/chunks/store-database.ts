@@ -53,6 +53,8 @@ export class StoreDatabase {
     const database = new DatabaseSync(path, { timeout: 10_000 });
     try {
       database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
+      const [verdict] = database.prepare("PRAGMA quick_check(1)").all();
+      if (verdict?.["quick_check"] !== "ok") throw new Fault("invalid", "chunk store database is damaged");
       const version = Number(database.prepare("PRAGMA user_version").get()?.["user_version"]);
       if (version !== 0 && version !== schemaVersion)
         throw new Fault("invalid", `chunk store database has version ${version}, not ${schemaVersion}`);
@@ -135,15 +137,17 @@ export class StoreDatabase {
     });
   }
 
-  /** Pins that end with this process; returns their owner. */
-  hold(hexes: readonly string[]): string {
-    const owner = `process ${process.pid} ${randomUUID()}`;
+  /** An owner whose pins end with this process. */
+  newHold(): string {
+    return `process ${process.pid} ${randomUUID()}`;
+  }
+
+  hold(owner: string, hexes: readonly string[]): void {
     const identity = tryIdentify(process.pid);
     this.#atomically(() => {
       for (const hex of hexes)
         this.#statements.pin.run(owner, hex, process.pid, identity ? JSON.stringify(identity) : null);
     });
-    return owner;
   }
 
   unpin(owner: string): void {

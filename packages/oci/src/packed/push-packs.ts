@@ -1,7 +1,7 @@
 /** Brings the content of a snapshot into a repository as packs, reusing what the registry has. */
 import { stat } from "node:fs/promises";
 import type { Abortable } from "@cocoon/core";
-import type { ChunkStore } from "../chunks/chunk-store.ts";
+import type { ChunkStore, Hold } from "../chunks/chunk-store.ts";
 import type { ChunkLocator } from "../chunks/worker-protocol.ts";
 import type { WorkerPool } from "../chunks/worker-pool.ts";
 import { contentOf, contentOfFile } from "../registry/blob-content.ts";
@@ -37,6 +37,7 @@ export interface PushPacksOptions extends Abortable {
   readonly pool: WorkerPool;
   readonly budget: MemoryBudget;
   readonly store?: ChunkStore;
+  readonly hold?: Hold;
   readonly level: number;
   readonly transfers: number;
   readonly onProgress?: OnProgress;
@@ -193,6 +194,7 @@ async function sendPack(pack: FilledPack, options: SendOptions): Promise<void> {
   const { repository, store, signal, sending } = options;
   const content = contentOf(pack.bytes, pack.digest);
   await repository.putBlob(content, { signal, onSent: (bytes) => sending.add(bytes) });
+  options.hold?.add([pack.digest]);
   await store?.addPack({
     digest: pack.digest,
     chunks: pack.locations.map(({ base, pack: _pack, ...chunk }) =>

@@ -261,6 +261,7 @@ describe("broken uploads", () => {
           seen += piece.length;
           if (seen > 5_000_000) request.socket.destroy();
         });
+        request.pause(); // until the registry reads it
       }
       return false;
     };
@@ -271,6 +272,17 @@ describe("broken uploads", () => {
     assert.equal(second.length, 1, "the rest is sent once, with its range");
     assert.ok((second[0]?.bodyBytes ?? 0) < bytes.length - 4_000_000);
     assert.ok(sent < bytes.length * 1.9);
+  });
+
+  it("do not hang behind a connection that the registry no longer reads from", async ({ signal }) => {
+    await using s = await setup({}, { answerTimeoutMs: 300 });
+    const small = contentOf(randomBytes(3_000_000));
+    s.server.hook = first(1, is("PUT", /uploads/), (response, request) => {
+      request.on("data", () => request.pause()); // answers, and leaves the rest of the body where it is
+      response.writeHead(503).end();
+    });
+    await s.repository.putBlob(small, { signal });
+    assert.ok(s.server.repos.get("a/b")?.blobs.has(small.digest));
   });
 
   it("start over when the session is lost", async ({ signal }) => {

@@ -19,6 +19,7 @@ export interface RegistryOptions {
   /** Open connections at most. */
   readonly connections?: number;
   readonly retry?: RetryOptions;
+  readonly answerTimeoutMs?: number;
   readonly idleTimeoutMs?: number;
 }
 

@@ -21,6 +21,8 @@ export interface TransportOptions {
   readonly ca?: string;
   readonly connections?: number;
   readonly retry?: RetryOptions;
+  /** Time until the first byte of an answer to a request without a body. */
+  readonly answerTimeoutMs?: number;
   /** Time in which nothing arrives after which a connection counts as dead. */
   readonly idleTimeoutMs?: number;
 }
@@ -36,8 +38,9 @@ const defaults = {
   connections: 32,
   connectTimeoutMs: 10_000,
   idleTimeoutMs: 60_000,
+  answerTimeoutMs: 60_000,
   /** A registry that moves gigabytes to an object store before it answers takes its time. */
-  answerTimeoutMs: 10 * 60_000,
+  commitTimeoutMs: 10 * 60_000,
   attempts: 5,
   baseMs: 200,
   maxMs: 10_000,
@@ -60,6 +63,7 @@ const neverConnected = new Set([
 export class Transport implements AsyncDisposable {
   readonly #agent: Agent;
   readonly #origin: string;
+  readonly #answerTimeoutMs: number;
   readonly #authorizer: Authorizer;
   /** How often and how fast to try again; transfers that go on where they broke follow it too. */
   readonly retry: Required<RetryOptions>;
@@ -68,6 +72,7 @@ export class Transport implements AsyncDisposable {
     const { attempts, baseMs, maxMs } = { ...defaults, ...options.retry };
     this.retry = { attempts, baseMs, maxMs };
     this.#origin = options.address.origin;
+    this.#answerTimeoutMs = options.answerTimeoutMs ?? defaults.answerTimeoutMs;
     this.#agent = new Agent({
       connections: options.connections ?? defaults.connections,
       pipelining: 1,
@@ -160,7 +165,7 @@ export class Transport implements AsyncDisposable {
       headers: { "user-agent": "cocoon", ...request.headers, ...lengthOf(request.body) },
       body: streamOf(request.body),
       dispatcher: this.#agent,
-      headersTimeout: request.answerTimeoutMs ?? defaults.answerTimeoutMs,
+      headersTimeout: request.body ? defaults.commitTimeoutMs : this.#answerTimeoutMs,
       signal,
     });
     return {

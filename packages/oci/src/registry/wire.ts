@@ -19,8 +19,6 @@ export interface WireRequest {
    * repeatable is sent again only when it surely did nothing.
    */
   readonly repeatable: boolean;
-  /** Time between the end of the request and the first byte of the answer. */
-  readonly answerTimeoutMs?: number;
 }
 
 export interface WireResponse {

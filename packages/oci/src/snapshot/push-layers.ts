@@ -14,7 +14,7 @@ import {
   type SnapshotFile,
 } from "@cocoon/contract";
 import { Fault, type Abortable } from "@cocoon/core";
-import type { ChunkStore } from "../chunks/chunk-store.ts";
+import type { ChunkStore, Hold } from "../chunks/chunk-store.ts";
 import type { WorkerPool } from "../chunks/worker-pool.ts";
 import { contentOf } from "../registry/blob-content.ts";
 import type { Repository } from "../registry/repository.ts";
@@ -32,6 +32,7 @@ export interface PushLayersOptions extends Abortable {
   readonly pool: WorkerPool;
   readonly budget: MemoryBudget;
   readonly store?: ChunkStore;
+  readonly hold?: Hold;
   readonly transfers: number;
   readonly onProgress?: OnProgress;
 }
@@ -173,6 +174,7 @@ async function pushEncoded(file: OpenFile, options: Encoding, job: LayerJob): Pr
     const task = { kind: "frame", fd: file.fd, ...cut, level: compress ? level : 0 } as const;
     const { bytes, digest } = await pool.run(task, { signal });
     await job.put(contentOf(bytes, digest));
+    options.hold?.add([digest]);
     await store?.addBlob(digest, bytes);
     return { digest, size: bytes.length };
   };

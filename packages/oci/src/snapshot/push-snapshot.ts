@@ -87,7 +87,9 @@ export async function pushSnapshot(options: PushSnapshotOptions, tools: Tools): 
   if (!isTag(tag)) throw new Fault("invalid", `"${tag.slice(0, 200)}" is not a tag`);
   const envelope = readSnapshotEnvelope(options.source.envelope);
   await using source = await openSource(options.source.files);
-  const content = await pushContent(source, options, tools);
+  using hold = options.pinFor ? tools.store?.hold([]) : undefined;
+  const content = await pushContent(source, options, hold ? { ...tools, hold } : tools);
+  await source.assertUnchanged();
   const createdAt = (options.now ?? new Date()).toISOString().replace(/\.\d+Z$/, "Z");
   const config = {
     schemaVersion: content.schemaVersion,
@@ -101,7 +103,7 @@ export async function pushSnapshot(options: PushSnapshotOptions, tools: Tools): 
     schemaVersion: 2 as const,
     mediaType: mediaType.ociManifest,
     artifactType: content.artifactType,
-    config: stored,
+    config: stored.descriptor,
     layers: [...content.layers],
     annotations: {
       [manifestAnnotation.created]: createdAt,
@@ -114,7 +116,7 @@ export async function pushSnapshot(options: PushSnapshotOptions, tools: Tools): 
   return {
     digest: artifact.digest,
     format: content.format,
-    bytesSent: content.sentBytes + configBytes.length + artifact.bytes.length,
+    bytesSent: content.sentBytes + stored.sentBytes + artifact.sentBytes,
     bytesReused: content.reusedBytes,
     bytesTotal: content.totalBytes,
   };
@@ -161,18 +163,18 @@ async function pushPacked(source: OpenSource, options: PushSnapshotOptions, tool
     ...(onProgress ? { onProgress } : {}),
   });
   const bytes = writeIndex(index);
-  const layer = await storeSmallBlob({ bytes, mediaType: mediaType.snapshotIndex }, options);
+  const stored = await storeSmallBlob({ bytes, mediaType: mediaType.snapshotIndex }, options);
   await tools.store?.addBlob(digestOf(bytes), bytes);
   return {
     format: "packed",
     schemaVersion: "packed-v1",
     artifactType: mediaType.snapshotPacked,
     layers: [
-      { ...layer, annotations: { [manifestAnnotation.title]: "snapshot.index" } },
+      { ...stored.descriptor, annotations: { [manifestAnnotation.title]: "snapshot.index" } },
       ...index.packs.map((pack) => ({ mediaType: mediaType.snapshotPack, ...pack })),
     ],
     files: Object.fromEntries(source.files.map(({ name, mode, size }) => [name, { mode, size }])),
-    sentBytes: counts.sentBytes + bytes.length,
+    sentBytes: counts.sentBytes + stored.sentBytes,
     reusedBytes: counts.reusedBytes,
     totalBytes: counts.totalBytes,
   };

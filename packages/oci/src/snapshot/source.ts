@@ -11,7 +11,7 @@ export interface SourceFile {
   readonly path: string;
   /** Permission bits; default: those of the file. */
   readonly mode?: number;
-  /** Where the file has data, in order; everywhere else it is zero. Default: it has to be read to find out. */
+  /** Where the file has data, in order; everywhere else it reads as zero. Default: it is read to find out. */
   readonly dataRanges?: readonly Extent[];
 }
 
@@ -34,6 +34,8 @@ export interface OpenFile {
 
 export interface OpenSource extends AsyncDisposable {
   readonly files: readonly OpenFile[];
+  /** Throws `conflict` when a file was written to since it was opened. */
+  assertUnchanged(): Promise<void>;
 }
 
 /** Opens all files at once, so that what is read is one state even when names are replaced meanwhile. */
@@ -41,6 +43,7 @@ export async function openSource(files: readonly SourceFile[]): Promise<OpenSour
   if (new Set(files.map((each) => each.name)).size !== files.length)
     throw new Fault("invalid", "two files of the snapshot have the same name");
   const handles: FileHandle[] = [];
+  const stamps: string[] = [];
   const close = async (): Promise<void> => {
     await Promise.all(handles.splice(0).map((each) => each.close()));
   };
@@ -50,6 +53,7 @@ export async function openSource(files: readonly SourceFile[]): Promise<OpenSour
       assertFileName(file.name);
       const handle = await open(file.path, "r");
       handles.push(handle);
+      stamps.push(await stampOf(handle));
       const found = await handle.stat();
       if (!found.isFile()) throw new Fault("invalid", `${file.path} is not a regular file`);
       const whole = found.size === 0 ? [] : [{ offset: 0, length: found.size }];
@@ -57,9 +61,20 @@ export async function openSource(files: readonly SourceFile[]): Promise<OpenSour
       const mode = file.mode ?? found.mode & 0o777;
       opened.push({ name: file.name, fd: handle.fd, size: found.size, mode, data: file.dataRanges ?? whole });
     }
-    return { files: opened, [Symbol.asyncDispose]: close };
+    const assertUnchanged = async (): Promise<void> => {
+      for (const [index, handle] of handles.entries())
+        if ((await stampOf(handle)) !== stamps[index])
+          throw new Fault("conflict", `${opened[index]?.name} was written to while it was read`);
+    };
+    return { files: opened, assertUnchanged, [Symbol.asyncDispose]: close };
   } catch (error) {
     await close();
     throw toFault(error, "opening the snapshot's files");
   }
+}
+
+/** Changes with every write. Links and permissions may change meanwhile: the content does not. */
+async function stampOf(handle: FileHandle): Promise<string> {
+  const { size, mtimeNs } = await handle.stat({ bigint: true });
+  return `${size} ${mtimeNs}`;
 }

@@ -24,6 +24,8 @@ export interface StoreOptions extends Abortable {
 export interface StoredArtifact {
   readonly digest: string;
   readonly bytes: Buffer;
+  /** The manifest goes over the wire twice, under its digest and under its tag. */
+  readonly sentBytes: number;
 }
 
 export async function storeArtifact(manifest: Manifest, options: StoreOptions): Promise<StoredArtifact> {
@@ -40,7 +42,7 @@ export async function storeArtifact(manifest: Manifest, options: StoreOptions): 
       "conflict",
       `${repository.name}:${tag} is ${stored?.digest ?? "gone"} right after ${digest} was stored: somebody else moved it`,
     );
-  return { digest, bytes };
+  return { digest, bytes, sentBytes: bytes.length * 2 };
 }
 
 async function assertComplete(manifest: Manifest, options: StoreOptions): Promise<void> {
@@ -57,12 +59,15 @@ async function assertComplete(manifest: Manifest, options: StoreOptions): Promis
   });
 }
 
-/** Stores a small blob and returns how to refer to it. */
+/** Stores a small blob; how to refer to it, and how many bytes that took. */
 export async function storeSmallBlob(
-  blob: { readonly bytes: Uint8Array; readonly mediaType: string; readonly title?: string },
+  blob: { readonly bytes: Uint8Array; readonly mediaType: string },
   { repository, signal }: Pick<StoreOptions, "repository" | "signal">,
-): Promise<Descriptor> {
+): Promise<{ readonly descriptor: Descriptor; readonly sentBytes: number }> {
   const content = contentOf(blob.bytes);
-  await repository.putBlob(content, { signal });
-  return { mediaType: blob.mediaType, digest: content.digest, size: content.size };
+  let sentBytes = 0;
+  const onSent = (bytes: number): void => void (sentBytes += bytes);
+  await repository.putBlob(content, { signal, onSent });
+  const { digest, size } = content;
+  return { descriptor: { mediaType: blob.mediaType, digest, size }, sentBytes };
 }

@@ -21,7 +21,7 @@ export async function retag({ repository, from, to, signal }: RetagOptions): Pro
 }
 
 /** Deletes a manifest with every tag on it. False when it was not there, which is as good. May be repeated. */
-export function deleteByDigest(
+export async function deleteByDigest(
   repository: Repository,
   digest: string,
   { signal }: Abortable,

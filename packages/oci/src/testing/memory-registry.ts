@@ -46,6 +46,8 @@ export interface MemoryRegistry extends AsyncDisposable {
   /** Content by full repository name; tests look and meddle. */
   readonly repos: Map<string, Repo>;
   hook: Hook | undefined;
+  /** Removes what no manifest refers to, as a registry's garbage collection does. */
+  collectGarbage(): void;
   /** Bytes that clients sent as bodies since the last call. */
   takeReceivedBytes(): number;
   /** Bytes of blobs and manifests that were sent out since the last call. */
@@ -90,6 +92,15 @@ class State {
     this.#options = options;
   }
 
+  collectGarbage(): void {
+    for (const { blobs, manifests } of this.repos.values()) {
+      const used = new Set(
+        [...manifests.values()].flatMap(({ bytes }) => bytes.toString().match(/sha256:[0-9a-f]{64}/g) ?? []),
+      );
+      for (const digest of blobs.keys()) if (!used.has(digest)) blobs.delete(digest);
+    }
+  }
+
   takeReceivedBytes(): number {
     const bytes = this.#received;
     this.#received = 0;
@@ -110,13 +121,13 @@ class State {
       bodyBytes: 0,
     };
     this.seen.push(seen);
-    request.on("data", (piece: Buffer) => {
-      seen.bodyBytes += piece.length;
-      this.#received += piece.length;
-    });
-    request.pause();
     try {
       if (await this.hook?.(request, response)) return;
+      request.on("data", (piece: Buffer) => {
+        seen.bodyBytes += piece.length;
+        this.#received += piece.length;
+      });
+      request.pause(); // until somebody reads it
       await this.#route(request, response);
     } catch (error) {
       if (!response.headersSent) refuse(response, 500, "INTERNAL_ERROR", String(error));
