@@ -16,7 +16,13 @@ export {
   type WriteOptions,
 } from "./annotations.ts";
 export { cloudImageDisk, readCloudImageManifest } from "./cloud-image-manifest.ts";
-export { readCocoonSet, readCocoonSetSpec, type CocoonSet } from "./cocoonset.ts";
+export {
+  readCocoonSet,
+  readCocoonSetSpec,
+  readDeletionWishes,
+  type CocoonSet,
+  type DeletionWishes,
+} from "./cocoonset.ts";
 export { rolloutStrategies, setDeletionPolicies } from "./cocoonset-additions.ts";
 export {
   hibernatePolicies,
@@ -25,6 +31,7 @@ export {
   type HibernatePolicy,
 } from "./cocoonset-spec.ts";
 export {
+  addressCondition,
   setConditions,
   setPhases,
   subAgentSelector,
@@ -55,6 +62,7 @@ export {
 } from "./hibernate-state.ts";
 export {
   hibernationCondition,
+  hibernationDeletionPolicies,
   hibernationPhases,
   phaseOfDesire,
   readCocoonHibernation,

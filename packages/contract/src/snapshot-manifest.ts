@@ -27,8 +27,13 @@ const fileSchema = z.looseObject({
   chunks: z.array(z.string()).max(maxChunksPerFile).optional(),
 });
 
+<<<<<<< HEAD
 export const snapshotConfigSchema = z.looseObject({
   schemaVersion: z.enum(["v1", "v2", "packed-v1"]),
+=======
+const snapshotConfigSchema = z.looseObject({
+  schemaVersion: z.enum(["v1", "v2"]),
+>>>>>>> main
   snapshotId: z.string(),
   description: z.string().optional(),
   image: z.string().optional(),
