@@ -10,7 +10,10 @@ import { TokenStore } from "./auth/token-store.ts";
 import { BlobStore } from "./content/blob-store.ts";
 import { KeyedLock } from "./content/keyed-lock.ts";
 import { ManifestStore } from "./content/manifest-store.ts";
+import { Quota, type QuotaRule } from "./content/quota.ts";
 import { SweepGate } from "./content/sweep-gate.ts";
+import { GarbageCollector, type GcReport, type GcRun } from "./gc/collector.ts";
+import type { RetentionRule } from "./gc/retention.ts";
 import { dispatch } from "./http/dispatch.ts";
 import type { RepositoryName } from "./names.ts";
 import type { Limits, Services } from "./services.ts";
@@ -41,6 +44,10 @@ export interface RegistryOptions {
   readonly uploadIdleMs?: number;
   /** How long a blob that no manifest names is kept. */
   readonly leaseMs?: number;
+  /** How long a manifest that no tag reaches is kept. */
+  readonly untaggedMs?: number;
+  readonly retention?: readonly RetentionRule[];
+  readonly quotas?: readonly QuotaRule[];
 }
 
 export interface TokenRequest {
@@ -56,6 +63,7 @@ export interface RunningRegistry extends AsyncDisposable {
   readonly port: number;
   /** Makes a token and returns its text, which is kept nowhere else. */
   createToken(request: TokenRequest): Promise<string>;
+  collectGarbage(run: GcRun): Promise<GcReport>;
   /** Lets open requests finish, then ends. May be repeated. */
   stop(): Promise<void>;
 }
@@ -64,6 +72,7 @@ const defaults = {
   limits: { maxBlobBytes: 2 ** 40, maxManifestBytes: 50 * 2 ** 20 },
   uploadIdleMs: 24 * 3_600_000,
   leaseMs: 24 * 3_600_000,
+  untaggedMs: 7 * 24 * 3_600_000,
 };
 
 export async function startRegistry(options: RegistryOptions): Promise<RunningRegistry> {
@@ -91,6 +100,7 @@ export async function startRegistry(options: RegistryOptions): Promise<RunningRe
     host: server.host,
     port: server.port,
     createToken: (request) => createToken(services.tokens, request),
+    collectGarbage: (run) => services.collector.run(run),
     stop,
     [Symbol.asyncDispose]: stop,
   };
@@ -108,7 +118,9 @@ async function openServices(
   const log = options.log ?? silentLogger;
   const secret = await ensureSecret(storage);
   const gate = new SweepGate();
-  const blobs = new BlobStore({ storage, gate, leaseMs: options.leaseMs ?? defaults.leaseMs });
+  const quota = new Quota(storage, options.quotas ?? []);
+  const leaseMs = options.leaseMs ?? defaults.leaseMs;
+  const blobs = new BlobStore({ storage, gate, quota, leaseMs });
   const repositories = new KeyedLock<RepositoryName>();
   const uploads = stack.use(
     await openUploadSpool({
@@ -120,6 +132,7 @@ async function openServices(
       idleMs: options.uploadIdleMs ?? defaults.uploadIdleMs,
     }),
   );
+  const manifests = new ManifestStore({ storage, blobs, gate, repositories });
   const tokens = await TokenStore.open(storage);
   const auth = new Authenticator({
     tokens,
@@ -134,7 +147,19 @@ async function openServices(
     limits: { ...defaults.limits, ...options.limits },
     storage,
     blobs,
-    manifests: new ManifestStore({ storage, blobs, gate, repositories }),
+    manifests,
+    collector: new GarbageCollector({
+      storage,
+      manifests,
+      uploads,
+      gate,
+      quota,
+      repositories,
+      rules: options.retention ?? [],
+      leaseMs,
+      untaggedMs: options.untaggedMs ?? defaults.untaggedMs,
+      log,
+    }),
     uploads,
     auth,
     tokens,

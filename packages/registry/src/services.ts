@@ -4,6 +4,7 @@ import type { Authenticator } from "./auth/authenticator.ts";
 import type { TokenStore } from "./auth/token-store.ts";
 import type { BlobStore } from "./content/blob-store.ts";
 import type { ManifestStore } from "./content/manifest-store.ts";
+import type { GarbageCollector } from "./gc/collector.ts";
 import type { Storage } from "./storage/storage.ts";
 import type { UploadSpool } from "./uploads/upload-spool.ts";
 
@@ -19,6 +20,7 @@ export interface Services {
   readonly blobs: BlobStore;
   readonly manifests: ManifestStore;
   readonly uploads: UploadSpool;
+  readonly collector: GarbageCollector;
   readonly auth: Authenticator;
   readonly tokens: TokenStore;
   /** Where clients reach us, when that cannot be seen from a request. */

@@ -35,6 +35,13 @@ export interface TagRecord {
   readonly pushedAt: string;
 }
 
+export interface NamedTag extends TagRecord {
+  readonly tag: Tag;
+}
+
+/** How many small reads go out at once: a snapshot in small chunks names thousands of blobs. */
+const batchSize = 64;
+
 const tagWire = z.object({ digest: z.string(), pushedAt: z.string() });
 
 export class ManifestStore {
@@ -73,9 +80,8 @@ export class ManifestStore {
   }
 
   async #assertBlobs(name: RepositoryName, needed: readonly Digest[]): Promise<void> {
-    const batch = 64; // a snapshot in small chunks names thousands
-    for (let start = 0; start < needed.length; start += batch) {
-      const part = needed.slice(start, start + batch);
+    for (let start = 0; start < needed.length; start += batchSize) {
+      const part = needed.slice(start, start + batchSize);
       const sizes = await Promise.all(part.map((digest) => this.#blobs.find(name, digest)));
       const missing = part.filter((_digest, index) => sizes[index] === undefined);
       if (missing.length > 0)
@@ -116,17 +122,32 @@ export class ManifestStore {
     return this.#repositories.run(name, () => this.#storage.delete(layout.tag(name, tag)));
   }
 
-  /** Removes the manifest and every tag on it; false when there is no such manifest. */
-  delete(name: RepositoryName, digest: Digest): Promise<boolean> {
-    return this.#repositories.run(name, () => this.deleteLocked(name, digest));
+  /** Every tag with what it points to; tags that vanish meanwhile are left out. */
+  async tagRecords(name: RepositoryName): Promise<NamedTag[]> {
+    const tags = await this.tags(name);
+    const records: NamedTag[] = [];
+    for (let start = 0; start < tags.length; start += batchSize) {
+      const part = tags.slice(start, start + batchSize);
+      const read = await Promise.all(part.map(async (tag) => ({ tag, record: await this.tag(name, tag) })));
+      for (const { tag, record } of read) if (record) records.push({ tag, ...record });
+    }
+    return records;
   }
 
-  /** `delete` for callers that hold the repository's lock. */
-  async deleteLocked(name: RepositoryName, digest: Digest): Promise<boolean> {
+  /** Removes the manifest and every tag on it; false when there is no such manifest. */
+  delete(name: RepositoryName, digest: Digest): Promise<boolean> {
+    return this.#repositories.run(name, async () => {
+      if (!(await this.#storage.stat(layout.manifest(name, digest)))) return false;
+      for (const { tag, digest: target } of await this.tagRecords(name))
+        if (target === digest) await this.#storage.delete(layout.tag(name, tag));
+      return this.deleteUntagged(name, digest);
+    });
+  }
+
+  /** For callers that hold the repository's lock and know that no tag is on it. */
+  async deleteUntagged(name: RepositoryName, digest: Digest): Promise<boolean> {
     const stored = await this.get(name, digest);
     if (!stored) return false;
-    for (const tag of await this.tags(name))
-      if ((await this.tag(name, tag))?.digest === digest) await this.#storage.delete(layout.tag(name, tag));
     await this.#storage.delete(layout.manifest(name, digest));
     const subject = stored.manifest().subject?.digest;
     if (subject) await this.#storage.delete(layout.referrer(name, { subject, digest }));

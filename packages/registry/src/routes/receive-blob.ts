@@ -48,6 +48,7 @@ export async function appendTo(
   { services, digest }: { services: Services; digest?: Digest },
 ): Promise<void> {
   const { maxBlobBytes } = services.limits;
+  await services.blobs.assertRoom(session.name, session.sizeBytes + (exchange.contentLength ?? 0), digest);
   if (session.sizeBytes + (exchange.contentLength ?? 0) > maxBlobBytes)
     throw ociFault("SIZE_INVALID", `the blob is larger than the limit of ${maxBlobBytes} bytes`, {
       as: "tooLarge",

@@ -12,12 +12,13 @@ import {
   readdir,
   rename,
   rm,
+  rmdir,
   stat,
   unlink,
   utimes,
   type FileHandle,
 } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { Fault, syncDirectory, systemCode, toFault } from "@cocoon/core";
 import { DirectorySync } from "./directory-sync.ts";
 import { openFileObject } from "./file-object.ts";
@@ -27,7 +28,8 @@ import type { LocalFile, ObjectInfo, OpenObject, Storage } from "./storage.ts";
 const incoming = "incoming";
 const hidden: ReadonlySet<string> = new Set([incoming, "uploads", "lock"]);
 
-export async function openFilesystemStorage(root: string): Promise<Storage> {
+export async function openFilesystemStorage(directory: string): Promise<Storage> {
+  const root = resolve(directory);
   try {
     await mkdir(join(root, "uploads"), { recursive: true, mode: 0o700 });
     await rm(join(root, incoming), { recursive: true, force: true }); // what a crash left half written
@@ -114,8 +116,23 @@ class FilesystemStorage implements Storage {
   async delete(key: StorageKey): Promise<boolean> {
     const path = this.#path(key);
     const removed = await ifThere(unlink(path).then(() => true));
-    if (removed) await ifThere(this.#directories.sync(dirname(path)));
+    if (removed) {
+      await ifThere(this.#directories.sync(dirname(path)));
+      await this.#removeIfEmpty(dirname(path));
+    }
     return removed ?? false;
+  }
+
+  /** Folders of repositories that are gone must not pile up. Who needs the folder again makes it again. */
+  async #removeIfEmpty(directory: string): Promise<void> {
+    if (dirname(directory) === this.#root) return;
+    try {
+      await rmdir(directory);
+    } catch (error) {
+      if (["ENOTEMPTY", "ENOENT", "EEXIST"].includes(systemCode(error) ?? "")) return;
+      throw error;
+    }
+    await this.#removeIfEmpty(dirname(directory));
   }
 
   async *list(prefix: string): AsyncIterable<ObjectInfo> {
