@@ -1,5 +1,6 @@
 /** Who may do what: scopes as people write them, what a request needs, and the one function that compares the two. */
 import { z } from "zod";
+import { Fault } from "@cocoon/core";
 import type { RepositoryName } from "../names.ts";
 import { matchesPattern } from "../pattern.ts";
 
@@ -62,6 +63,15 @@ export function tryReadScope(text: string): Scope | undefined {
   const words = wanted.split(",");
   const known = words.includes("*") ? [...actions] : actions.filter((action) => words.includes(action));
   return known.length > 0 ? { kind: "repository", pattern, actions: known } : undefined;
+}
+
+export function readScope(text: string): Scope {
+  const scope = tryReadScope(text);
+  if (scope) return scope;
+  throw new Fault(
+    "invalid",
+    `scope "${text}" is unknown; use repository:<pattern>:pull,push,delete, registry:catalog:* or admin`,
+  );
 }
 
 export function writeScope(scope: Scope): string {

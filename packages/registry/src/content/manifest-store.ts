@@ -20,6 +20,8 @@ export interface ManifestStoreOptions {
   readonly blobs: BlobStore;
   readonly gate: SweepGate;
   readonly repositories: KeyedLock<RepositoryName>;
+  /** Called after a manifest or tag of the repository came or went. */
+  readonly onChange?: (name: RepositoryName) => void;
   readonly now?: () => number;
 }
 
@@ -49,9 +51,12 @@ export class ManifestStore {
   readonly #blobs: BlobStore;
   readonly #gate: SweepGate;
   readonly #repositories: KeyedLock<RepositoryName>;
+  readonly #onChange: (name: RepositoryName) => void;
   readonly #now: () => number;
 
-  constructor({ storage, blobs, gate, repositories, now = Date.now }: ManifestStoreOptions) {
+  constructor({ storage, blobs, gate, repositories, ...rest }: ManifestStoreOptions) {
+    const { onChange = () => undefined, now = Date.now } = rest;
+    this.#onChange = onChange;
     this.#storage = storage;
     this.#blobs = blobs;
     this.#gate = gate;
@@ -64,7 +69,18 @@ export class ManifestStore {
     const needed = neededBlobs(given.manifest);
     await this.#gate.useAll(needed, async () => {
       await this.#assertBlobs(name, needed);
-      await this.#repositories.run(name, () => this.#write(name, given));
+      await this.#change(name, () => this.#write(name, given));
+    });
+  }
+
+  /** One change of a repository at a time; told even when it failed, since a part of it may have happened. */
+  #change<T>(name: RepositoryName, action: () => Promise<T>): Promise<T> {
+    return this.#repositories.run(name, async () => {
+      try {
+        return await action();
+      } finally {
+        this.#onChange(name);
+      }
     });
   }
 
@@ -119,7 +135,7 @@ export class ManifestStore {
 
   /** False when there is no such tag. */
   deleteTag(name: RepositoryName, tag: Tag): Promise<boolean> {
-    return this.#repositories.run(name, () => this.#storage.delete(layout.tag(name, tag)));
+    return this.#change(name, () => this.#storage.delete(layout.tag(name, tag)));
   }
 
   /** Every tag with what it points to; tags that vanish meanwhile are left out. */
@@ -136,7 +152,7 @@ export class ManifestStore {
 
   /** Removes the manifest and every tag on it; false when there is no such manifest. */
   delete(name: RepositoryName, digest: Digest): Promise<boolean> {
-    return this.#repositories.run(name, async () => {
+    return this.#change(name, async () => {
       if (!(await this.#storage.stat(layout.manifest(name, digest)))) return false;
       for (const { tag, digest: target } of await this.tagRecords(name))
         if (target === digest) await this.#storage.delete(layout.tag(name, tag));

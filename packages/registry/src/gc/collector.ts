@@ -28,6 +28,8 @@ export interface CollectorOptions {
   readonly leaseMs: number;
   /** How long a manifest that no tag reaches is kept. */
   readonly untaggedMs: number;
+  /** Called when a tag or manifest of the repository may have gone. */
+  readonly onChange: (name: RepositoryName) => void;
   readonly log: Logger;
 }
 
@@ -105,7 +107,9 @@ export class GarbageCollector {
 
   async #collectRepository(name: RepositoryName, pass: Pass): Promise<void> {
     try {
+      const { tags, manifests } = pass.report;
       const marked = await this.#options.repositories.run(name, () => this.#collectManifests(name, pass));
+      if (pass.report.tags !== tags || pass.report.manifests !== manifests) this.#options.onChange(name);
       await this.#collectLinks(name, { marked, pass });
     } catch (error) {
       pass.report.skipped += 1;

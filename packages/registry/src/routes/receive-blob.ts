@@ -40,6 +40,7 @@ async function receiveSmall(exchange: Exchange, { name, digest }: Target, servic
   if (actual !== digest)
     throw ociFault("DIGEST_INVALID", `the uploaded content has digest ${actual}, not ${digest}`);
   await services.blobs.commitBytes(name, digest, content);
+  services.metrics.noteBytes("in", content.length);
 }
 
 export async function appendTo(
@@ -68,6 +69,7 @@ export async function commitSession(
   services.uploads.forget(session);
   const file = await session.finish(digest);
   await services.blobs.commitFile(session.name, digest, file);
+  services.metrics.noteBytes("in", file.sizeBytes);
 }
 
 export function answerCommitted(exchange: Exchange, { name, digest }: Target): void {
