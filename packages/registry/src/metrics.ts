@@ -74,6 +74,11 @@ export class RegistryMetrics {
 
   /** A number that is read when somebody asks for the metrics. */
   watch(name: string, help: string, read: () => number): void {
-    const gauge: Gauge = new Gauge({ name, help, registers: [this.registry], collect: () => gauge.set(read()) });
+    const gauge: Gauge = new Gauge({
+      name,
+      help,
+      registers: [this.registry],
+      collect: () => gauge.set(read()),
+    });
   }
 }

@@ -52,6 +52,9 @@ export interface GcRun {
   readonly untaggedMs?: number | undefined;
 }
 
+/** No single write takes so long and still ends well. */
+const unfinishedMs = 24 * 3_600_000;
+
 interface Pass {
   readonly nowMs: number;
   readonly leaseMs: number;
@@ -83,7 +86,7 @@ export class GarbageCollector {
         sweep,
         report,
       };
-      report.uploads = await uploads.expire();
+      report.uploads = (await uploads.expire()) + (await storage.sweepUnfinished(unfinishedMs));
       for (const name of await this.#allRepositories()) {
         signal.throwIfAborted();
         await this.#collectRepository(name, pass);

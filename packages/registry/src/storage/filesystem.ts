@@ -26,7 +26,7 @@ import { layout, type StorageKey } from "./layout.ts";
 import type { LocalFile, ObjectInfo, OpenObject, Storage } from "./storage.ts";
 
 const incoming = "incoming";
-const hidden: ReadonlySet<string> = new Set([incoming, "uploads", "lock"]);
+const hidden: ReadonlySet<string> = new Set([incoming, "uploads", "lock", "admin-token"]);
 
 export async function openFilesystemStorage(directory: string): Promise<Storage> {
   const root = resolve(directory);
@@ -158,6 +158,20 @@ class FilesystemStorage implements Storage {
     const info = await this.stat(layout.clock);
     if (!info) throw new Fault("unavailable", `${this.description}: the clock file vanished`);
     return info.modifiedAtMs;
+  }
+
+  async sweepUnfinished(olderThanMs: number): Promise<number> {
+    const directory = join(this.#root, incoming);
+    const nowMs = await this.now();
+    let removed = 0;
+    for (const name of await readdir(directory)) {
+      const path = join(directory, name);
+      const found = await ifThere(stat(path));
+      if (!found || nowMs - found.mtimeMs < olderThanMs) continue;
+      await rm(path, { force: true });
+      removed += 1;
+    }
+    return removed;
   }
 
   async check(): Promise<void> {
