@@ -20,6 +20,7 @@ export async function serve({
     log,
   });
   const health = config.healthAddr === "" ? undefined : stack.use(await startHealth(config, registry));
+  if (health) log.info({ url: health.url }, "health and metrics serve");
   stack.use(registry); // health is last down
   const { storage } = options;
   const defaultFile = storage.kind === "filesystem" ? join(storage.root, "admin-token") : undefined;

@@ -4,8 +4,7 @@ import { randomBytes } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { CreateMultipartUploadCommand, S3Client } from "@aws-sdk/client-s3";
-import { openS3Storage, storageContract } from "@cocoon/registry/testing";
+import { leaveMultipartUpload, openS3Storage, storageContract } from "@cocoon/registry/testing";
 import { temporaryDirectory } from "@cocoon/testkit";
 import { startS3Server, type S3Server } from "../../peers/s3-server.ts";
 import { digestOf, startWorld, withDigest } from "./world.ts";
@@ -90,18 +89,10 @@ describe("a registry on S3", () => {
   it("sweeps multipart uploads that a dead server left", async () => {
     const options = ownOptions();
     await using storage = await openS3Storage(options);
-    const client = new S3Client({
-      endpoint: options.endpoint,
-      region: options.region,
-      forcePathStyle: true,
-      credentials: { accessKeyId: options.accessKey, secretAccessKey: options.secretKey },
-    });
-    const Key = `${options.prefix}blobs/sha256/${"0".repeat(64)}`;
-    await client.send(new CreateMultipartUploadCommand({ Bucket: options.bucket, Key }));
+    await leaveMultipartUpload(options, `blobs/sha256/${"0".repeat(64)}`);
     assert.equal(await storage.sweepUnfinished(3_600_000), 0, "it may still be going on");
     assert.equal(await storage.sweepUnfinished(0), 1);
     assert.equal(await storage.sweepUnfinished(0), 0);
-    client.destroy();
   });
 
   it("leaves the local file alone when the service refuses it", async () => {

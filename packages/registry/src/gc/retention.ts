@@ -19,7 +19,7 @@ export interface RetentionRule {
   readonly ageMs: number;
 }
 
-export interface DatedTag {
+interface DatedTag {
   readonly tag: Tag;
   readonly pushedAtMs: number;
 }

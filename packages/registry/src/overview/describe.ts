@@ -4,7 +4,7 @@ import type { ManifestStore } from "../content/manifest-store.ts";
 import type { Manifest } from "../content/manifest.ts";
 import type { Digest, RepositoryName } from "../names.ts";
 
-export interface PlatformSize {
+interface PlatformSize {
   readonly digest: Digest;
   readonly size: number;
   readonly layerCount: number;

@@ -11,6 +11,7 @@ import type { Services } from "../services.ts";
 
 const stateCookie = "sso_state";
 const stateSeconds = 300;
+const text = { "content-type": "text/plain; charset=utf-8" };
 
 const login: Handler<"login"> = (exchange, _route, services) => {
   const sso = configured(services);
@@ -48,11 +49,7 @@ async function identified(sso: SsoOptions, code: string, exchange: Exchange): Pr
   } catch (error) {
     if (isFault(error, "forbidden")) throw error;
     exchange.log.warn({ error: messageOf(error) }, "login failed");
-    exchange.send(
-      502,
-      { "content-type": "text/plain; charset=utf-8" },
-      "the login provider did not answer as expected\n",
-    );
+    exchange.send(502, text, "the login provider did not answer as expected\n");
     return undefined;
   }
 }
@@ -68,12 +65,11 @@ const me: Handler<"me"> = async (exchange, _route, { sessions }) => {
   exchange.json(200, { user: person?.user ?? exchange.caller?.id, email: person?.email ?? "" });
 };
 
-const home: Handler<"home"> = (exchange) =>
-  exchange.send(
-    200,
-    { "content-type": "text/plain; charset=utf-8" },
-    "epoch registry: /v2/ for clients, /api/ for tools\n",
-  );
+/** There is no page here, but people who come by must find the login. */
+const home: Handler<"home"> = async (exchange, _route, { sso, sessions }) => {
+  if (sso && !(await sessions.person(exchange.request))) redirect(exchange, "/login");
+  else exchange.send(200, text, "epoch registry: /v2/ for clients, /api/ for tools\n");
+};
 
 function configured({ sso }: Services): SsoOptions {
   if (!sso) throw new Fault("notFound", "login is not configured");

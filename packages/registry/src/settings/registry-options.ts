@@ -75,7 +75,7 @@ function readUploadIdle(ms: number): number {
 }
 
 /** `vk-*=200Gi; *=50Gi` */
-export function readQuotas(text: string): QuotaRule[] {
+function readQuotas(text: string): QuotaRule[] {
   const rules = text.split(";").map((part) => part.trim());
   return rules
     .filter((part) => part !== "")

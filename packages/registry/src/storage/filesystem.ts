@@ -21,6 +21,7 @@ import {
 import { dirname, join, resolve } from "node:path";
 import { Fault, syncDirectory, systemCode, toFault } from "@cocoon/core";
 import { DirectorySync } from "./directory-sync.ts";
+import { lockDirectory } from "./directory-lock.ts";
 import { openFileObject } from "./file-object.ts";
 import { layout, type StorageKey } from "./layout.ts";
 import type { LocalFile, ObjectInfo, OpenObject, Storage } from "./storage.ts";
@@ -30,25 +31,29 @@ const hidden: ReadonlySet<string> = new Set([incoming, "uploads", "lock", "admin
 
 export async function openFilesystemStorage(directory: string): Promise<Storage> {
   const root = resolve(directory);
+  let lock: AsyncDisposable;
   try {
     await mkdir(join(root, "uploads"), { recursive: true, mode: 0o700 });
+    lock = await lockDirectory(join(root, "lock"));
     await rm(join(root, incoming), { recursive: true, force: true }); // what a crash left half written
     await mkdir(join(root, incoming), { mode: 0o700 });
     await syncDirectory(root);
   } catch (error) {
     throw toFault(error, `storage directory ${root} cannot be used`);
   }
-  return new FilesystemStorage(root);
+  return new FilesystemStorage(root, lock);
 }
 
 class FilesystemStorage implements Storage {
   readonly description: string;
   readonly localUploadDirectory: string;
   readonly #root: string;
+  readonly #lock: AsyncDisposable;
   readonly #directories = new DirectorySync();
 
-  constructor(root: string) {
+  constructor(root: string, lock: AsyncDisposable) {
     this.#root = root;
+    this.#lock = lock;
     this.description = `directory ${root}`;
     this.localUploadDirectory = join(root, "uploads");
   }
@@ -188,8 +193,8 @@ class FilesystemStorage implements Storage {
     }
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
-    return Promise.resolve();
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#lock[Symbol.asyncDispose]();
   }
 
   #path(key: StorageKey): string {
