@@ -27,13 +27,8 @@ const fileSchema = z.looseObject({
   chunks: z.array(z.string()).max(maxChunksPerFile).optional(),
 });
 
-<<<<<<< HEAD
-export const snapshotConfigSchema = z.looseObject({
-  schemaVersion: z.enum(["v1", "v2", "packed-v1"]),
-=======
 const snapshotConfigSchema = z.looseObject({
-  schemaVersion: z.enum(["v1", "v2"]),
->>>>>>> main
+  schemaVersion: z.enum(["v1", "v2", "packed-v1"]),
   snapshotId: z.string(),
   description: z.string().optional(),
   image: z.string().optional(),

@@ -10,11 +10,5 @@
  *
  * It does not push or pull by itself: that is the client's business, in `oci`.
  */
-export {
-  startRegistry,
-  type RegistryOptions,
-  type RunningRegistry,
-  type StorageOptions,
-  type TokenRequest,
-} from "./server.ts";
-export type { Limits } from "./services.ts";
+export { startRegistry, type RegistryOptions, type RunningRegistry, type TokenRequest } from "./server.ts";
+export type { StorageOptions } from "./storage/open-storage.ts";

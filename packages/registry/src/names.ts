@@ -2,7 +2,8 @@
  * The words of a registry: repository names, tags and digests. Each is a type of its own that only the functions
  * here make, so that nothing which did not pass its grammar can ever become part of a path or a key.
  */
-import { createHash, hash, timingSafeEqual, type Hash } from "node:crypto";
+import { createHash, hash, type Hash } from "node:crypto";
+import { isDigest, isRepository, isTag } from "@cocoon/contract";
 import { ociFault } from "./oci-fault.ts";
 
 declare const brand: unique symbol;
@@ -14,14 +15,8 @@ export type Tag = Branded<"tag">;
 export type Digest = Branded<"digest">;
 export type DigestAlgorithm = "sha256" | "sha512";
 
-const component = "[a-z0-9]+(?:(?:\\.|_|__|-+)[a-z0-9]+)*";
-const repositoryGrammar = new RegExp(`^${component}(?:/${component})*$`);
-const maxNameLength = 255;
-const tagGrammar = /^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$/;
-const digestGrammar = /^(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$/;
-
 export function tryRepositoryName(text: string): RepositoryName | undefined {
-  return text.length <= maxNameLength && repositoryGrammar.test(text) ? (text as RepositoryName) : undefined;
+  return isRepository(text) ? (text as RepositoryName) : undefined;
 }
 
 export function repositoryName(text: string): RepositoryName {
@@ -29,17 +24,17 @@ export function repositoryName(text: string): RepositoryName {
   if (name === undefined)
     throw ociFault(
       "NAME_INVALID",
-      `repository name ${quoted(text)} is not valid: lower-case letters and digits, separated by . _ __ - or /, at most ${maxNameLength} characters`,
+      `repository name ${quoted(text)} is not valid: lower-case letters and digits, separated by . _ __ - or /, at most 255 characters`,
     );
   return name;
 }
 
 export function tryTag(text: string): Tag | undefined {
-  return tagGrammar.test(text) ? (text as Tag) : undefined;
+  return isTag(text) ? (text as Tag) : undefined;
 }
 
 export function tryDigest(text: string): Digest | undefined {
-  return digestGrammar.test(text) ? (text as Digest) : undefined;
+  return isDigest(text) ? (text as Digest) : undefined;
 }
 
 export function digest(text: string): Digest {
@@ -79,12 +74,6 @@ export class RunningDigest {
   digest(): Digest {
     return `${this.algorithm}:${this.#hash.digest("hex")}` as Digest;
   }
-}
-
-/** Whether two secrets are the same, in a time that says nothing about where they differ. */
-export function sameSecret(left: string, right: string): boolean {
-  const [a, b] = [hash("sha256", left, "buffer"), hash("sha256", right, "buffer")];
-  return timingSafeEqual(a, b);
 }
 
 /** Text from outside, short and harmless enough for a message. */

@@ -1,52 +1,41 @@
-/** A registry with a lifetime: storage, services, one HTTP listener. */
-import { randomBytes } from "node:crypto";
+/** A registry with a lifetime: storage, services, the HTTP listener, periodic garbage collection. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { Fault, silentLogger, startHttpServer, type Logger } from "@cocoon/core";
-import { administration, tryReadScope, type Scope } from "./auth/access.ts";
-import { Authenticator } from "./auth/authenticator.ts";
-import { TokenStore } from "./auth/token-store.ts";
-import { BlobStore } from "./content/blob-store.ts";
-import { KeyedLock } from "./content/keyed-lock.ts";
-import { ManifestStore } from "./content/manifest-store.ts";
-import { SweepGate } from "./content/sweep-gate.ts";
+import {
+  messageOf,
+  silentLogger,
+  sleep,
+  startHttpServer,
+  type Logger,
+  type RunningServer,
+} from "@cocoon/core";
+import { administration, readScope } from "./auth/access.ts";
+import type { GcReport, GcRun } from "./gc/collector.ts";
 import { dispatch } from "./http/dispatch.ts";
-import type { RepositoryName } from "./names.ts";
-import type { Limits, Services } from "./services.ts";
-import { openFilesystemStorage } from "./storage/filesystem.ts";
-import { layout } from "./storage/layout.ts";
-import { openMemoryStorage } from "./storage/memory.ts";
-import type { Storage } from "./storage/storage.ts";
-import { openUploadSpool } from "./uploads/upload-spool.ts";
+import type { RegistryMetrics } from "./metrics.ts";
+import { openServices, type ServiceOptions } from "./open-services.ts";
+import type { Services } from "./services.ts";
+import { openStorage, type StorageOptions } from "./storage/open-storage.ts";
+import { tlsWithReload, type TlsFiles } from "./tls-reload.ts";
 
-export type StorageOptions =
-  | { readonly kind: "memory" }
-  | { readonly kind: "filesystem"; readonly root: string };
-
-export interface RegistryOptions {
+export interface RegistryOptions extends ServiceOptions {
   readonly storage: StorageOptions;
   /** Default 127.0.0.1. */
   readonly host?: string;
   /** Default 0: any free port. */
   readonly port?: number;
+  /** Files of the certificate and key; read again when they change. Without it, plain HTTP. */
+  readonly tls?: TlsFiles;
+  readonly maxConnections?: number;
+  /** Time between runs of garbage collection; 0, the default, for none but on request. */
+  readonly gcIntervalMs?: number;
   readonly log?: Logger;
-  /** Where uploads grow; default beside the storage, or the system's temporary directory. */
-  readonly uploadDirectory?: string;
-  readonly limits?: Partial<Limits>;
-  readonly staticToken?: string;
-  readonly anonymousPull?: boolean;
-  readonly epochCompat?: boolean;
-  readonly publicUrl?: string;
-  readonly uploadIdleMs?: number;
-  /** How long a blob that no manifest names is kept. */
-  readonly leaseMs?: number;
 }
 
 export interface TokenRequest {
   readonly name: string;
   /** `repository:<pattern>:pull,push,delete`, `registry:catalog:*` or `admin`. Default: `admin`. */
   readonly scopes?: readonly string[];
+  /** Default: for ever. */
   readonly lifetimeMs?: number;
 }
 
@@ -54,111 +43,74 @@ export interface RunningRegistry extends AsyncDisposable {
   readonly url: string;
   readonly host: string;
   readonly port: number;
+  readonly metrics: RegistryMetrics;
   /** Makes a token and returns its text, which is kept nowhere else. */
   createToken(request: TokenRequest): Promise<string>;
+  /** Whether anybody could log in by a stored token. */
+  hasTokens(): boolean;
+  collectGarbage(run: GcRun): Promise<GcReport>;
+  /** Throws when the storage is not fit to serve. */
+  check(): Promise<void>;
   /** Lets open requests finish, then ends. May be repeated. */
   stop(): Promise<void>;
 }
 
-const defaults = {
-  limits: { maxBlobBytes: 2 ** 40, maxManifestBytes: 50 * 2 ** 20 },
-  uploadIdleMs: 24 * 3_600_000,
-  leaseMs: 24 * 3_600_000,
-};
-
 export async function startRegistry(options: RegistryOptions): Promise<RunningRegistry> {
   await using stack = new AsyncDisposableStack();
+  const log = options.log ?? silentLogger;
+  const stopping = new AbortController();
   const storage = stack.use(await openStorage(options.storage));
-  const services = await openServices(storage, options, stack);
-  const server = stack.use(
-    await startHttpServer({
-      name: "registry",
-      host: options.host ?? "127.0.0.1",
-      port: options.port ?? 0,
-      handler: (request, response) => {
-        void dispatch(services, { request, response, expectsContinue: false });
-      },
-    }),
-  );
-  server.server.requestTimeout = 0; // a large blob over a thin line takes hours
-  server.server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => {
-    void dispatch(services, { request, response, expectsContinue: true });
+  const services = stack.use(await openServices(storage, { ...options, log, stopping: stopping.signal }));
+  const server = stack.use(await listen(services, options));
+  const collecting = collectPeriodically(services, options.gcIntervalMs ?? 0);
+  stack.defer(async () => {
+    stopping.abort();
+    await collecting;
   });
+  log.info({ url: server.url, storage: storage.description }, "registry serves");
   const running = stack.move();
   const stop = () => running.disposeAsync();
   return {
     url: server.url,
     host: server.host,
     port: server.port,
-    createToken: (request) => createToken(services.tokens, request),
+    metrics: services.metrics,
+    createToken: (request) => createToken(services, request),
+    hasTokens: () => services.tokens.list().length > 0,
+    collectGarbage: (run) => services.collector.run(run),
+    check: () => storage.check(),
     stop,
     [Symbol.asyncDispose]: stop,
   };
 }
 
-async function openStorage(options: StorageOptions): Promise<Storage> {
-  return options.kind === "memory" ? openMemoryStorage() : openFilesystemStorage(options.root);
-}
-
-async function openServices(
-  storage: Storage,
-  options: RegistryOptions,
-  stack: AsyncDisposableStack,
-): Promise<Services> {
-  const log = options.log ?? silentLogger;
-  const secret = await ensureSecret(storage);
-  const gate = new SweepGate();
-  const blobs = new BlobStore({ storage, gate, leaseMs: options.leaseMs ?? defaults.leaseMs });
-  const repositories = new KeyedLock<RepositoryName>();
-  const uploads = stack.use(
-    await openUploadSpool({
-      directory:
-        options.uploadDirectory ??
-        storage.localUploadDirectory ??
-        join(tmpdir(), `epoch-uploads-${process.pid}`),
-      secret,
-      idleMs: options.uploadIdleMs ?? defaults.uploadIdleMs,
+async function listen(services: Services, options: RegistryOptions): Promise<RunningServer> {
+  await using stack = new AsyncDisposableStack();
+  const tls = options.tls && stack.use(await tlsWithReload(options.tls, services.log));
+  const server = stack.use(
+    await startHttpServer({
+      name: "registry",
+      host: options.host ?? "127.0.0.1",
+      port: options.port ?? 0,
+      ...(tls ? { tls: tls.options } : {}),
+      handler: (request, response) => {
+        void dispatch(services, { request, response, expectsContinue: false });
+      },
     }),
   );
-  const tokens = await TokenStore.open(storage);
-  const auth = new Authenticator({
-    tokens,
-    secret,
-    staticToken: options.staticToken,
-    anonymousPull: (options.anonymousPull ?? false) || (options.epochCompat ?? false),
-    echoTokens: options.epochCompat ?? false,
-    log,
+  tls?.attach(server.server);
+  server.server.requestTimeout = 0; // a large blob over a thin line takes hours
+  server.server.maxConnections = options.maxConnections ?? 4_096;
+  server.server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => {
+    void dispatch(services, { request, response, expectsContinue: true });
   });
-  return {
-    log,
-    limits: { ...defaults.limits, ...options.limits },
-    storage,
-    blobs,
-    manifests: new ManifestStore({ storage, blobs, gate, repositories }),
-    uploads,
-    auth,
-    tokens,
-    publicUrl: options.publicUrl,
-    epochCompat: options.epochCompat ?? false,
-  };
+  const resources = stack.move();
+  const stop = () => resources.disposeAsync();
+  return { ...server, stop, [Symbol.asyncDispose]: stop };
 }
 
-/** Signs session names and access tokens; made once, and kept with the content so that both survive a restart. */
-async function ensureSecret(storage: Storage): Promise<Uint8Array> {
-  const known = await storage.get(layout.secret);
-  if (known?.length === 32) return known;
-  if (known)
-    throw new Fault(
-      "internal",
-      `${storage.description}: the server's secret is damaged (${known.length} bytes)`,
-    );
-  const secret = randomBytes(32);
-  await storage.put(layout.secret, secret);
-  return secret;
-}
-
-async function createToken(tokens: TokenStore, { name, scopes, lifetimeMs }: TokenRequest): Promise<string> {
-  const created = await tokens.create({
+async function createToken(services: Services, { name, scopes, lifetimeMs }: TokenRequest): Promise<string> {
+  const created = await services.tokens.create({
     name,
     scopes: scopes?.map(readScope) ?? administration,
     createdBy: "",
@@ -167,12 +119,20 @@ async function createToken(tokens: TokenStore, { name, scopes, lifetimeMs }: Tok
   return created.text;
 }
 
-function readScope(text: string): Scope {
-  const scope = tryReadScope(text);
-  if (!scope)
-    throw new Fault(
-      "invalid",
-      `scope "${text}" is unknown; use repository:<pattern>:pull,push,delete, registry:catalog:* or admin`,
-    );
-  return scope;
+async function collectPeriodically(
+  { collector, metrics, log, stopping }: Services,
+  intervalMs: number,
+): Promise<void> {
+  if (intervalMs === 0) return;
+  while (await sleep(intervalMs * (0.9 + 0.2 * Math.random()), { signal: stopping })) {
+    try {
+      const report = await collector.run({ signal: stopping });
+      metrics.noteCollection(report);
+      log.info({ ...report }, "garbage collected");
+    } catch (error) {
+      if (stopping.aborted) return;
+      metrics.noteCollection(undefined);
+      log.error({ error: messageOf(error) }, "garbage collection failed");
+    }
+  }
 }

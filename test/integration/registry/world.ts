@@ -125,7 +125,7 @@ export class Client {
   }
 }
 
-export interface DescriptorJson {
+interface DescriptorJson {
   readonly mediaType: string;
   readonly digest: string;
   readonly size: number;

@@ -47,7 +47,7 @@ export interface NewPack {
   readonly partial?: boolean;
 }
 
-export interface PackFile {
+interface PackFile {
   readonly path: string;
   write(bytes: Uint8Array, offset: number): Promise<void>;
 }

@@ -1,7 +1,7 @@
 /** Decides how to get chunks out of packs: the whole pack, or only the stretches that are needed. Pure. */
 import type { IndexedChunk, Pack } from "./index-codec.ts";
 
-export interface Stretch {
+interface Stretch {
   readonly offset: number;
   readonly length: number;
 }

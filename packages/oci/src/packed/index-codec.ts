@@ -3,7 +3,6 @@
  * layout. Reading checks everything that can be checked without the packs, so that whoever holds an index can
  * trust its numbers.
  */
-import { Fault } from "@cocoon/core";
 import { encodings, type Encoding } from "../chunks/codec.ts";
 import { assertFileName } from "../snapshot/file-name.ts";
 import { ByteReader, ByteWriter } from "./varint.ts";
@@ -226,11 +225,4 @@ function assertDistinct(packs: readonly Pack[], files: readonly IndexedFile[], i
     throw input.malformed("a pack is listed twice");
   if (new Set(files.map((each) => each.name)).size !== files.length)
     throw input.malformed("a file is listed twice");
-}
-
-/** Content length of the chunk at a position of a file. */
-export function rawLengthAt(size: number, position: number, chunkBytes: number): number {
-  const length = Math.min(chunkBytes, size - position * chunkBytes);
-  if (length <= 0) throw new Fault("internal", `position ${position} lies behind the end of the file`);
-  return length;
 }

@@ -26,7 +26,7 @@ import {
 } from "./reuse-plan.ts";
 
 /** Small enough that an idle machine's changes touch few, large enough that naming them costs little. */
-export const packedChunkBytes = 64 * 1024;
+const packedChunkBytes = 64 * 1024;
 /** A few hundred chunks per request, and little to hold in memory. */
 const packBytes = 8 * 1024 * 1024;
 
@@ -49,7 +49,7 @@ export interface PushedPacks {
 }
 
 /** Bytes of the machine, before compression, unless said otherwise. */
-export interface PushCounts {
+interface PushCounts {
   readonly totalBytes: number;
   readonly zeroBytes: number;
   readonly reusedBytes: number;

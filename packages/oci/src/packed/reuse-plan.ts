@@ -113,7 +113,7 @@ function locate(wanted: ReadonlySet<string>, bases: readonly BaseSnapshot[]): Ma
   return found;
 }
 
-export function locationOf(index: SnapshotIndex, chunk: IndexedChunk): Location {
+function locationOf(index: SnapshotIndex, chunk: IndexedChunk): Location {
   const base = chunk.base === undefined ? undefined : index.chunks[chunk.base];
   const { id, offset, length, rawLength, encoding } = chunk;
   const place = { id, pack: index.packs[chunk.pack]?.digest ?? "", offset, length, rawLength, encoding };

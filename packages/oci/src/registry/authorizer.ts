@@ -11,7 +11,7 @@ import type { Credential, CredentialSource } from "./credentials.ts";
 import { faultOf, readBody, type WireRequest, type WireResponse } from "./wire.ts";
 
 /** Sends a request without any proof of its own; used for the token service. */
-export type PlainSend = (request: WireRequest, options: Abortable) => Promise<WireResponse>;
+type PlainSend = (request: WireRequest, options: Abortable) => Promise<WireResponse>;
 
 interface TokenService {
   readonly realm: URL;
@@ -176,7 +176,7 @@ function keyOf(demand: TokenService, scopes: readonly string[]): string {
 }
 
 /** One entry per resource with its actions merged, sorted, so that equal needs have equal keys. */
-export function mergeScopes(scopes: readonly string[]): string[] {
+function mergeScopes(scopes: readonly string[]): string[] {
   const actions = new Map<string, Set<string>>();
   for (const scope of scopes) {
     const cut = scope.lastIndexOf(":");

@@ -171,7 +171,7 @@ function locationOf(response: WireResponse, known?: URL): URL {
 }
 
 /** Appended as text: what the registry put into the query stays as it wrote it. */
-export function withDigest(location: URL, digest: string): URL {
+function withDigest(location: URL, digest: string): URL {
   const url = new URL(location);
   const parameter = `digest=${encodeURIComponent(digest)}`;
   url.search = url.search === "" ? `?${parameter}` : `${url.search}&${parameter}`;

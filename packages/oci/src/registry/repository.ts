@@ -33,7 +33,7 @@ export interface RepositoryOptions {
 }
 
 /** Above what any registry must accept (4 MB), below what could hurt. */
-export const manifestLimitBytes = 16 * 1024 * 1024;
+const manifestLimitBytes = 16 * 1024 * 1024;
 
 const manifestTypes = [
   mediaType.ociManifest,

@@ -2,7 +2,7 @@
 import { Fault, type FaultCode } from "@cocoon/core";
 import { z } from "zod";
 
-export type Method = "GET" | "HEAD" | "PUT" | "POST" | "PATCH" | "DELETE";
+type Method = "GET" | "HEAD" | "PUT" | "POST" | "PATCH" | "DELETE";
 
 /** A body that can be sent again from the start. */
 export type RequestBody = Uint8Array | { readonly size: number; open(): AsyncIterable<Uint8Array> };

@@ -8,7 +8,7 @@ import { basename, dirname, join } from "node:path";
 import { Fault, isAlive, syncDirectory, systemCode, tryIdentify } from "@cocoon/core";
 import { assertFileName, envelopeName } from "./file-name.ts";
 
-export interface NewFile {
+interface NewFile {
   readonly name: string;
   readonly size: number;
   readonly mode: number;

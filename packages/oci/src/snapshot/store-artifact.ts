@@ -11,7 +11,7 @@ import type { Repository } from "../registry/repository.ts";
 import { forEachParallel } from "../work/parallel.ts";
 
 /** As the Go systems write it: two spaces, no newline at the end. */
-export function manifestBytes(manifest: Manifest): Buffer {
+function manifestBytes(manifest: Manifest): Buffer {
   return Buffer.from(JSON.stringify(manifest, null, 2));
 }
 

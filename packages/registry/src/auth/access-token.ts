@@ -4,7 +4,7 @@
  */
 import { createHmac } from "node:crypto";
 import { z } from "zod";
-import { sameSecret } from "../names.ts";
+import { isSameSecret } from "@cocoon/contract/session";
 import { tryReadScope, writeScope, type Scope } from "./access.ts";
 
 const prefix = "epoch1.";
@@ -41,7 +41,7 @@ export class AccessTokens {
   tryRead(text: string, nowMs: number): AccessToken | undefined {
     if (!text.startsWith(prefix)) return undefined;
     const [payload = "", mac = "", ...rest] = text.slice(prefix.length).split(".");
-    if (rest.length > 0 || !sameSecret(this.#mac(payload), mac)) return undefined;
+    if (rest.length > 0 || !isSameSecret(this.#mac(payload), mac)) return undefined;
     const { sub, scopes, exp } = wire.parse(JSON.parse(Buffer.from(payload, "base64url").toString("utf8")));
     if (exp * 1_000 <= nowMs) return undefined;
     const known = scopes.map(tryReadScope).filter((scope) => scope !== undefined);

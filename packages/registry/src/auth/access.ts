@@ -1,6 +1,8 @@
 /** Who may do what: scopes as people write them, what a request needs, and the one function that compares the two. */
 import { z } from "zod";
+import { Fault } from "@cocoon/core";
 import type { RepositoryName } from "../names.ts";
+import { matchesPattern } from "../pattern.ts";
 
 export const actions = ["pull", "push", "delete"] as const;
 export type Action = (typeof actions)[number];
@@ -43,25 +45,11 @@ export function allows(scopes: readonly Scope[], need: Need): boolean {
     if (scope.kind === "admin") return true;
     if (scope.kind === "catalog") return need.kind === "catalog";
     return (
-      need.kind === "repository" && scope.actions.includes(need.action) && matches(scope.pattern, need.name)
+      need.kind === "repository" &&
+      scope.actions.includes(need.action) &&
+      matchesPattern(scope.pattern, need.name)
     );
   });
-}
-
-function matches(pattern: string, name: string): boolean {
-  if (pattern === "*" || pattern === name) return true;
-  const parts = pattern.split("*");
-  const first = parts[0] ?? "";
-  const last = parts.at(-1) ?? "";
-  if (parts.length === 1 || name.length < first.length + last.length) return false;
-  if (!name.startsWith(first) || !name.endsWith(last)) return false;
-  let at = first.length;
-  for (const part of parts.slice(1, -1)) {
-    const found = name.indexOf(part, at);
-    if (found === -1 || found + part.length > name.length - last.length) return false;
-    at = found + part.length;
-  }
-  return at <= name.length - last.length;
 }
 
 const patternGrammar = /^[a-z0-9._*/-]{1,255}$/;
@@ -75,6 +63,15 @@ export function tryReadScope(text: string): Scope | undefined {
   const words = wanted.split(",");
   const known = words.includes("*") ? [...actions] : actions.filter((action) => words.includes(action));
   return known.length > 0 ? { kind: "repository", pattern, actions: known } : undefined;
+}
+
+export function readScope(text: string): Scope {
+  const scope = tryReadScope(text);
+  if (scope) return scope;
+  throw new Fault(
+    "invalid",
+    `scope "${text}" is unknown; use repository:<pattern>:pull,push,delete, registry:catalog:* or admin`,
+  );
 }
 
 export function writeScope(scope: Scope): string {

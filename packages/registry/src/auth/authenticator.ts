@@ -3,7 +3,7 @@
  * exchanged for a short-lived token at /v2/token; all three end in the same caller.
  */
 import { messageOf, type Logger } from "@cocoon/core";
-import { sameSecret } from "../names.ts";
+import { isSameSecret } from "@cocoon/contract/session";
 import { actions, allows, everything, intersect, type Caller, type Need, type Scope } from "./access.ts";
 import { AccessTokens, anonymousSubject, staticSubject } from "./access-token.ts";
 import type { StoredToken, TokenStore } from "./token-store.ts";
@@ -90,7 +90,7 @@ export class Authenticator {
 
   #bySecret(secret: string): Caller | undefined {
     const { staticToken, tokens } = this.#options;
-    if (staticToken !== undefined && sameSecret(secret, staticToken)) return staticCaller;
+    if (staticToken !== undefined && isSameSecret(secret, staticToken)) return staticCaller;
     const stored = tokens.byText(secret);
     if (stored) return this.#storedCaller(stored, stored.scopes);
     const access = this.#accessTokens.tryRead(secret, this.#now());

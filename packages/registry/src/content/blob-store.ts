@@ -7,11 +7,13 @@ import { Fault } from "@cocoon/core";
 import type { Digest, RepositoryName } from "../names.ts";
 import { layout } from "../storage/layout.ts";
 import type { LocalFile, OpenObject, Storage } from "../storage/storage.ts";
+import type { Quota } from "./quota.ts";
 import type { SweepGate } from "./sweep-gate.ts";
 
 export interface BlobStoreOptions {
   readonly storage: Storage;
   readonly gate: SweepGate;
+  readonly quota: Quota;
   /** How long a blob that no manifest names is kept after it was last pushed, mounted or found. */
   readonly leaseMs: number;
   readonly now?: () => number;
@@ -19,15 +21,23 @@ export interface BlobStoreOptions {
 
 const nothing = new Uint8Array();
 
+interface Commit {
+  readonly digest: Digest;
+  readonly sizeBytes: number;
+  readonly write: () => Promise<void>;
+}
+
 export class BlobStore {
   readonly #storage: Storage;
   readonly #gate: SweepGate;
+  readonly #quota: Quota;
   readonly #leaseMs: number;
   readonly #now: () => number;
 
-  constructor({ storage, gate, leaseMs, now = Date.now }: BlobStoreOptions) {
+  constructor({ storage, gate, quota, leaseMs, now = Date.now }: BlobStoreOptions) {
     this.#storage = storage;
     this.#gate = gate;
+    this.#quota = quota;
     this.#leaseMs = leaseMs;
     this.#now = now;
   }
@@ -58,28 +68,27 @@ export class BlobStore {
 
   /** Content that is all in memory, its digest already checked. */
   async commitBytes(name: RepositoryName, digest: Digest, content: Uint8Array): Promise<void> {
-    await this.#commit(name, { digest, write: () => this.#storage.put(layout.blob(digest), content) });
+    const write = () => this.#storage.put(layout.blob(digest), content);
+    await this.#commit(name, { digest, sizeBytes: content.length, write });
   }
 
   /** A complete local file, its digest already checked; it is gone afterwards. */
   async commitFile(name: RepositoryName, digest: Digest, file: LocalFile): Promise<void> {
     const write = () => this.#storage.putFile(layout.blob(digest), file);
     try {
-      await this.#commit(name, { digest, write });
+      await this.#commit(name, { digest, sizeBytes: file.sizeBytes, write });
     } finally {
       await rm(file.path, { force: true });
     }
   }
 
-  async #commit(
-    name: RepositoryName,
-    { digest, write }: { digest: Digest; write: () => Promise<void> },
-  ): Promise<void> {
+  async #commit(name: RepositoryName, { digest, sizeBytes, write }: Commit): Promise<void> {
     await this.#gate.use(digest, async () => {
       const writeContent = async () => {
         if (!(await this.#storage.stat(layout.blob(digest)))) await write();
       };
-      await settleAll([writeContent(), this.#storage.put(layout.link(name, digest), nothing)]);
+      const link = () => this.#storage.put(layout.link(name, digest), nothing);
+      await this.#quota.reserve(name, { digest, sizeBytes }, () => settleAll([writeContent(), link()]));
     });
   }
 
@@ -91,7 +100,7 @@ export class BlobStore {
         this.#storage.stat(layout.blob(digest)),
       ]);
       if (!source || !blob) return false;
-      await this.#storage.put(layout.link(name, digest), nothing);
+      await this.#link(name, digest, blob.sizeBytes);
       return true;
     });
   }
@@ -99,15 +108,28 @@ export class BlobStore {
   /** Makes any blob that is stored a member; only for callers who may read all repositories. */
   mountFromAnywhere(name: RepositoryName, digest: Digest): Promise<boolean> {
     return this.#gate.use(digest, async () => {
-      if (!(await this.#storage.stat(layout.blob(digest)))) return false;
-      await this.#storage.put(layout.link(name, digest), nothing);
+      const blob = await this.#storage.stat(layout.blob(digest));
+      if (!blob) return false;
+      await this.#link(name, digest, blob.sizeBytes);
       return true;
     });
   }
 
+  async #link(name: RepositoryName, digest: Digest, sizeBytes: number): Promise<void> {
+    const link = () => this.#storage.put(layout.link(name, digest), nothing);
+    await this.#quota.reserve(name, { digest, sizeBytes }, link);
+  }
+
   /** Takes the blob out of the repository; its content stays for the others. False when it was not a member. */
-  unlink(name: RepositoryName, digest: Digest): Promise<boolean> {
-    return this.#storage.delete(layout.link(name, digest));
+  async unlink(name: RepositoryName, digest: Digest): Promise<boolean> {
+    const removed = await this.#storage.delete(layout.link(name, digest));
+    if (removed) this.#quota.countAgain(name);
+    return removed;
+  }
+
+  /** Throws when a blob of so many bytes is too much for the repository; a look before they are sent. */
+  assertRoom(name: RepositoryName, bytes: number, digest?: Digest): Promise<void> {
+    return this.#quota.assertRoom(name, { digest, sizeBytes: bytes });
   }
 
   /** Not at every look: once in half a lease is enough to keep it alive. */

@@ -20,6 +20,8 @@ export interface ManifestStoreOptions {
   readonly blobs: BlobStore;
   readonly gate: SweepGate;
   readonly repositories: KeyedLock<RepositoryName>;
+  /** Called after a manifest or tag of the repository came or went. */
+  readonly onChange?: (name: RepositoryName) => void;
   readonly now?: () => number;
 }
 
@@ -35,6 +37,13 @@ export interface TagRecord {
   readonly pushedAt: string;
 }
 
+export interface NamedTag extends TagRecord {
+  readonly tag: Tag;
+}
+
+/** How many small reads go out at once: a snapshot in small chunks names thousands of blobs. */
+const batchSize = 64;
+
 const tagWire = z.object({ digest: z.string(), pushedAt: z.string() });
 
 export class ManifestStore {
@@ -42,9 +51,12 @@ export class ManifestStore {
   readonly #blobs: BlobStore;
   readonly #gate: SweepGate;
   readonly #repositories: KeyedLock<RepositoryName>;
+  readonly #onChange: (name: RepositoryName) => void;
   readonly #now: () => number;
 
-  constructor({ storage, blobs, gate, repositories, now = Date.now }: ManifestStoreOptions) {
+  constructor({ storage, blobs, gate, repositories, ...rest }: ManifestStoreOptions) {
+    const { onChange = () => undefined, now = Date.now } = rest;
+    this.#onChange = onChange;
     this.#storage = storage;
     this.#blobs = blobs;
     this.#gate = gate;
@@ -57,7 +69,18 @@ export class ManifestStore {
     const needed = neededBlobs(given.manifest);
     await this.#gate.useAll(needed, async () => {
       await this.#assertBlobs(name, needed);
-      await this.#repositories.run(name, () => this.#write(name, given));
+      await this.#change(name, () => this.#write(name, given));
+    });
+  }
+
+  /** One change of a repository at a time; told even when it failed, since a part of it may have happened. */
+  #change<T>(name: RepositoryName, action: () => Promise<T>): Promise<T> {
+    return this.#repositories.run(name, async () => {
+      try {
+        return await action();
+      } finally {
+        this.#onChange(name);
+      }
     });
   }
 
@@ -73,9 +96,8 @@ export class ManifestStore {
   }
 
   async #assertBlobs(name: RepositoryName, needed: readonly Digest[]): Promise<void> {
-    const batch = 64; // a snapshot in small chunks names thousands
-    for (let start = 0; start < needed.length; start += batch) {
-      const part = needed.slice(start, start + batch);
+    for (let start = 0; start < needed.length; start += batchSize) {
+      const part = needed.slice(start, start + batchSize);
       const sizes = await Promise.all(part.map((digest) => this.#blobs.find(name, digest)));
       const missing = part.filter((_digest, index) => sizes[index] === undefined);
       if (missing.length > 0)
@@ -113,20 +135,35 @@ export class ManifestStore {
 
   /** False when there is no such tag. */
   deleteTag(name: RepositoryName, tag: Tag): Promise<boolean> {
-    return this.#repositories.run(name, () => this.#storage.delete(layout.tag(name, tag)));
+    return this.#change(name, () => this.#storage.delete(layout.tag(name, tag)));
+  }
+
+  /** Every tag with what it points to; tags that vanish meanwhile are left out. */
+  async tagRecords(name: RepositoryName): Promise<NamedTag[]> {
+    const tags = await this.tags(name);
+    const records: NamedTag[] = [];
+    for (let start = 0; start < tags.length; start += batchSize) {
+      const part = tags.slice(start, start + batchSize);
+      const read = await Promise.all(part.map(async (tag) => ({ tag, record: await this.tag(name, tag) })));
+      for (const { tag, record } of read) if (record) records.push({ tag, ...record });
+    }
+    return records;
   }
 
   /** Removes the manifest and every tag on it; false when there is no such manifest. */
   delete(name: RepositoryName, digest: Digest): Promise<boolean> {
-    return this.#repositories.run(name, () => this.deleteLocked(name, digest));
+    return this.#change(name, async () => {
+      if (!(await this.#storage.stat(layout.manifest(name, digest)))) return false;
+      for (const { tag, digest: target } of await this.tagRecords(name))
+        if (target === digest) await this.#storage.delete(layout.tag(name, tag));
+      return this.deleteUntagged(name, digest);
+    });
   }
 
-  /** `delete` for callers that hold the repository's lock. */
-  async deleteLocked(name: RepositoryName, digest: Digest): Promise<boolean> {
+  /** For callers that hold the repository's lock and know that no tag is on it. */
+  async deleteUntagged(name: RepositoryName, digest: Digest): Promise<boolean> {
     const stored = await this.get(name, digest);
     if (!stored) return false;
-    for (const tag of await this.tags(name))
-      if ((await this.tag(name, tag))?.digest === digest) await this.#storage.delete(layout.tag(name, tag));
     await this.#storage.delete(layout.manifest(name, digest));
     const subject = stored.manifest().subject?.digest;
     if (subject) await this.#storage.delete(layout.referrer(name, { subject, digest }));

@@ -3,18 +3,22 @@
  * are never changed; unknown fields are none of our business.
  */
 import { z } from "zod";
+import { mediaType } from "@cocoon/contract";
 import { messageOf } from "@cocoon/core";
 import { tryDigest, type Digest } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
 
-export const mediaType = {
-  ociManifest: "application/vnd.oci.image.manifest.v1+json",
-  ociIndex: "application/vnd.oci.image.index.v1+json",
-  dockerManifest: "application/vnd.docker.distribution.manifest.v2+json",
-  dockerList: "application/vnd.docker.distribution.manifest.list.v2+json",
-} as const;
+const indexTypes: ReadonlySet<string> = new Set([mediaType.ociIndex, mediaType.dockerManifestList]);
+const manifestTypes: ReadonlySet<string> = new Set([
+  ...indexTypes,
+  mediaType.ociManifest,
+  mediaType.dockerManifest,
+]);
 
-const indexTypes: ReadonlySet<string> = new Set([mediaType.ociIndex, mediaType.dockerList]);
+/** One of the four envelopes that everybody knows. */
+export function isManifestType(type: string): boolean {
+  return manifestTypes.has(type);
+}
 
 const digestField = z.string().transform((text, context): Digest => {
   const digest = tryDigest(text);

@@ -21,6 +21,9 @@ export class Exchange {
   readonly method: string;
   readonly path: string;
   readonly query: URLSearchParams;
+  readonly startedMs = performance.now();
+  /** The address on the other end of the connection. */
+  readonly remote: string;
   /** Aborts when the client is gone before it was answered. */
   readonly signal: AbortSignal;
   /** Who asks; set once, before the handler runs. */
@@ -31,6 +34,7 @@ export class Exchange {
     this.request = request;
     this.response = response;
     this.log = log;
+    this.remote = request.socket.remoteAddress ?? "";
     this.method = request.method ?? "GET";
     const target = request.url ?? "/";
     const mark = target.indexOf("?");

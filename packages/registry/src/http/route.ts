@@ -23,6 +23,22 @@ export type Route =
   | { readonly kind: "upload"; readonly name: RepositoryName; readonly session: string }
   | { readonly kind: "tags"; readonly name: RepositoryName }
   | { readonly kind: "referrers"; readonly name: RepositoryName; readonly subject: Digest }
+  | { readonly kind: "apiStats" }
+  | { readonly kind: "apiRepositories" }
+  | { readonly kind: "apiRepository"; readonly name: RepositoryName }
+  | { readonly kind: "apiTags"; readonly name: RepositoryName }
+  | { readonly kind: "apiTag"; readonly name: RepositoryName; readonly tag: Tag }
+  | { readonly kind: "apiSync" }
+  | { readonly kind: "apiTokens" }
+  /** No id: what stands there is no number. */
+  | { readonly kind: "apiToken"; readonly id: number | undefined }
+  | { readonly kind: "apiGc" }
+  | { readonly kind: "download"; readonly name: RepositoryName }
+  | { readonly kind: "login" }
+  | { readonly kind: "loginCallback" }
+  | { readonly kind: "logout" }
+  | { readonly kind: "me" }
+  | { readonly kind: "home" }
   | { readonly kind: "health" }
   | { readonly kind: "ready" };
 
@@ -31,16 +47,54 @@ export type RouteOf<K extends RouteKind> = Extract<Route, { readonly kind: K }>;
 
 /** What the path asks for; undefined when nothing of ours has that shape. Throws when a name in it is malformed. */
 export function readRoute(path: string): Route | undefined {
-  if (path === "/healthz") return { kind: "health" };
-  if (path === "/readyz") return { kind: "ready" };
-  if (path === "/v2" || path === "/v2/") return { kind: "ping" };
+  const fixed = Object.hasOwn(fixedRoutes, path) ? fixedRoutes[path] : undefined;
+  if (fixed) return fixed;
   if (path.startsWith("/v2/")) return readDistributionRoute(path.slice("/v2/".length));
+  if (path.startsWith("/api/")) return readApiRoute(decodeParts(path.slice("/api/".length)));
+  if (path.startsWith("/dl/"))
+    return { kind: "download", name: repositoryName(decodeParts(path.slice("/dl/".length)).join("/")) };
   return undefined;
 }
 
+const fixedRoutes: Readonly<Record<string, Route>> = {
+  "/": { kind: "home" },
+  "/v2": { kind: "ping" },
+  "/v2/": { kind: "ping" },
+  "/v2/_catalog": { kind: "catalog" },
+  "/v2/token": { kind: "token" },
+  "/api/stats": { kind: "apiStats" },
+  "/api/repositories": { kind: "apiRepositories" },
+  "/api/catalog/sync": { kind: "apiSync" },
+  "/api/tokens": { kind: "apiTokens" },
+  "/api/gc": { kind: "apiGc" },
+  "/auth/me": { kind: "me" },
+  "/login": { kind: "login" },
+  "/login/callback": { kind: "loginCallback" },
+  "/logout": { kind: "logout" },
+  "/healthz": { kind: "health" },
+  "/readyz": { kind: "ready" },
+};
+
+/** Names come as they are, or with "%2F" for "/". */
+function readApiRoute(parts: readonly string[]): Route | undefined {
+  if (parts[0] === "tokens" && parts.length === 2)
+    return { kind: "apiToken", id: /^\d{1,15}$/.test(parts[1] ?? "") ? Number(parts[1]) : undefined };
+  if (parts[0] !== "repositories" || parts.length < 2) return undefined;
+  const rest = parts.slice(1);
+  if (rest.length > 1 && rest.at(-1) === "tags")
+    return { kind: "apiTags", name: joinedName(rest.slice(0, -1)) };
+  if (rest.length > 2 && rest.at(-2) === "tags") {
+    const tag = tryTag(rest.at(-1) ?? "");
+    return tag && { kind: "apiTag", name: joinedName(rest.slice(0, -2)), tag };
+  }
+  return { kind: "apiRepository", name: joinedName(rest) };
+}
+
+function joinedName(parts: readonly string[]): RepositoryName {
+  return repositoryName(parts.join("/"));
+}
+
 function readDistributionRoute(rest: string): Route | undefined {
-  if (rest === "_catalog") return { kind: "catalog" };
-  if (rest === "token") return { kind: "token" };
   const parts = decodeParts(rest);
   return readUploadRoute(parts) ?? readContentRoute(parts);
 }

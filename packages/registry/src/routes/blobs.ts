@@ -10,7 +10,7 @@ import { answerCommitted, receiveBlob } from "./receive-blob.ts";
 /** Up to this size one read and one write are cheaper than a stream. */
 const smallBytes = 256 * 1024;
 
-const get: Handler<"blob"> = async (exchange, { name, digest }, { blobs }) => {
+const get: Handler<"blob"> = async (exchange, { name, digest }, { blobs, metrics }) => {
   if (exchange.method === "HEAD") {
     const sizeBytes = await blobs.find(name, digest);
     if (sizeBytes === undefined) throw unknownBlob(digest);
@@ -30,13 +30,18 @@ const get: Handler<"blob"> = async (exchange, { name, digest }, { blobs }) => {
       },
     );
   }
-  await sendContent(exchange, { blob, digest, range: answer.kind === "part" ? answer.range : undefined });
+  const sent = await sendContent(exchange, {
+    blob,
+    digest,
+    range: answer.kind === "part" ? answer.range : undefined,
+  });
+  metrics.noteBytes("out", sent);
 };
 
 async function sendContent(
   exchange: Exchange,
   { blob, digest, range }: { blob: OpenObject; digest: Digest; range: ByteRange | undefined },
-): Promise<void> {
+): Promise<number> {
   const { response, signal } = exchange;
   const length = range ? range.end - range.start + 1 : blob.sizeBytes;
   const part = range ? { "content-range": `bytes ${range.start}-${range.end}/${blob.sizeBytes}` } : {};
@@ -44,11 +49,12 @@ async function sendContent(
   if (blob.sizeBytes <= smallBytes) {
     const bytes = await blob.readAll();
     exchange.send(range ? 206 : 200, headers, range ? bytes.subarray(range.start, range.end + 1) : bytes);
-    return;
+    return length;
   }
   response.writeHead(range ? 206 : 200, headers);
   await blob.copyTo(response, { signal, range });
   response.end();
+  return length;
 }
 
 function contentHeaders(digest: Digest, sizeBytes: number): Headers {

@@ -1,5 +1,6 @@
 /** Finding things: the ping, tags, repositories and referrers, page by page. */
-import { mediaType, referrerDescriptor, type ReferrerDescriptor } from "../content/manifest.ts";
+import { mediaType } from "@cocoon/contract";
+import { referrerDescriptor, type ReferrerDescriptor } from "../content/manifest.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler, Methods } from "../http/handler.ts";
 import type { Digest, RepositoryName, Tag } from "../names.ts";

@@ -1,6 +1,6 @@
 /** Manifests, by tag or digest: exactly the bytes that were pushed, or nothing. */
 import type { Handler, Methods } from "../http/handler.ts";
-import { mediaType, readManifest, type Manifest } from "../content/manifest.ts";
+import { isManifestType, readManifest, type Manifest } from "../content/manifest.ts";
 import { algorithmOf, digestOf, quoted, tryDigest, tryTag, type Digest, type Tag } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
 
@@ -50,8 +50,6 @@ function readTags(reference: Tag | Digest, parameters: readonly string[]): Tag[]
   });
 }
 
-const knownTypes: ReadonlySet<string> = new Set(Object.values(mediaType));
-
 /** The type without parameters; undefined when the client says nothing that helps. */
 function readPushedType(header: string | undefined): string | undefined {
   const type = header?.split(";")[0]?.trim().toLowerCase();
@@ -60,8 +58,8 @@ function readPushedType(header: string | undefined): string | undefined {
 
 /** One reader must not see an image where another sees an index. */
 function assertTypesAgree({ ownType, mediaType: pushedType }: Manifest): void {
-  if (ownType === undefined || ownType === pushedType || !knownTypes.has(ownType)) return;
-  if (knownTypes.has(pushedType))
+  if (ownType === undefined || ownType === pushedType || !isManifestType(ownType)) return;
+  if (isManifestType(pushedType))
     throw ociFault("MANIFEST_INVALID", `the manifest says it is ${ownType}, the request says ${pushedType}`);
 }
 

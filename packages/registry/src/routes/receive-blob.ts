@@ -40,6 +40,7 @@ async function receiveSmall(exchange: Exchange, { name, digest }: Target, servic
   if (actual !== digest)
     throw ociFault("DIGEST_INVALID", `the uploaded content has digest ${actual}, not ${digest}`);
   await services.blobs.commitBytes(name, digest, content);
+  services.metrics.noteBytes("in", content.length);
 }
 
 export async function appendTo(
@@ -48,6 +49,7 @@ export async function appendTo(
   { services, digest }: { services: Services; digest?: Digest },
 ): Promise<void> {
   const { maxBlobBytes } = services.limits;
+  await services.blobs.assertRoom(session.name, session.sizeBytes + (exchange.contentLength ?? 0), digest);
   if (session.sizeBytes + (exchange.contentLength ?? 0) > maxBlobBytes)
     throw ociFault("SIZE_INVALID", `the blob is larger than the limit of ${maxBlobBytes} bytes`, {
       as: "tooLarge",
@@ -67,6 +69,7 @@ export async function commitSession(
   services.uploads.forget(session);
   const file = await session.finish(digest);
   await services.blobs.commitFile(session.name, digest, file);
+  services.metrics.noteBytes("in", file.sizeBytes);
 }
 
 export function answerCommitted(exchange: Exchange, { name, digest }: Target): void {

@@ -12,41 +12,48 @@ import {
   readdir,
   rename,
   rm,
+  rmdir,
   stat,
   unlink,
   utimes,
   type FileHandle,
 } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { Fault, syncDirectory, systemCode, toFault } from "@cocoon/core";
 import { DirectorySync } from "./directory-sync.ts";
+import { lockDirectory } from "./directory-lock.ts";
 import { openFileObject } from "./file-object.ts";
 import { layout, type StorageKey } from "./layout.ts";
 import type { LocalFile, ObjectInfo, OpenObject, Storage } from "./storage.ts";
 
 const incoming = "incoming";
-const hidden: ReadonlySet<string> = new Set([incoming, "uploads", "lock"]);
+const hidden: ReadonlySet<string> = new Set([incoming, "uploads", "lock", "admin-token"]);
 
-export async function openFilesystemStorage(root: string): Promise<Storage> {
+export async function openFilesystemStorage(directory: string): Promise<Storage> {
+  const root = resolve(directory);
+  let lock: AsyncDisposable;
   try {
     await mkdir(join(root, "uploads"), { recursive: true, mode: 0o700 });
+    lock = await lockDirectory(join(root, "lock"));
     await rm(join(root, incoming), { recursive: true, force: true }); // what a crash left half written
     await mkdir(join(root, incoming), { mode: 0o700 });
     await syncDirectory(root);
   } catch (error) {
     throw toFault(error, `storage directory ${root} cannot be used`);
   }
-  return new FilesystemStorage(root);
+  return new FilesystemStorage(root, lock);
 }
 
 class FilesystemStorage implements Storage {
   readonly description: string;
   readonly localUploadDirectory: string;
   readonly #root: string;
+  readonly #lock: AsyncDisposable;
   readonly #directories = new DirectorySync();
 
-  constructor(root: string) {
+  constructor(root: string, lock: AsyncDisposable) {
     this.#root = root;
+    this.#lock = lock;
     this.description = `directory ${root}`;
     this.localUploadDirectory = join(root, "uploads");
   }
@@ -114,8 +121,23 @@ class FilesystemStorage implements Storage {
   async delete(key: StorageKey): Promise<boolean> {
     const path = this.#path(key);
     const removed = await ifThere(unlink(path).then(() => true));
-    if (removed) await ifThere(this.#directories.sync(dirname(path)));
+    if (removed) {
+      await ifThere(this.#directories.sync(dirname(path)));
+      await this.#removeIfEmpty(dirname(path));
+    }
     return removed ?? false;
+  }
+
+  /** Folders of repositories that are gone must not pile up. Who needs the folder again makes it again. */
+  async #removeIfEmpty(directory: string): Promise<void> {
+    if (dirname(directory) === this.#root) return;
+    try {
+      await rmdir(directory);
+    } catch (error) {
+      if (["ENOTEMPTY", "ENOENT", "EEXIST"].includes(systemCode(error) ?? "")) return;
+      throw error;
+    }
+    await this.#removeIfEmpty(dirname(directory));
   }
 
   async *list(prefix: string): AsyncIterable<ObjectInfo> {
@@ -143,6 +165,20 @@ class FilesystemStorage implements Storage {
     return info.modifiedAtMs;
   }
 
+  async sweepUnfinished(olderThanMs: number): Promise<number> {
+    const directory = join(this.#root, incoming);
+    const nowMs = await this.now();
+    let removed = 0;
+    for (const name of await readdir(directory)) {
+      const path = join(directory, name);
+      const found = await ifThere(stat(path));
+      if (!found || nowMs - found.mtimeMs < olderThanMs) continue;
+      await rm(path, { force: true });
+      removed += 1;
+    }
+    return removed;
+  }
+
   async check(): Promise<void> {
     const content = randomBytes(16);
     const key = layout.probe(content.toString("hex"));
@@ -157,8 +193,8 @@ class FilesystemStorage implements Storage {
     }
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
-    return Promise.resolve();
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#lock[Symbol.asyncDispose]();
   }
 
   #path(key: StorageKey): string {

@@ -76,6 +76,10 @@ class MemoryStorage implements Storage {
     return this.#now();
   }
 
+  async sweepUnfinished(): Promise<number> {
+    return 0;
+  }
+
   async check(): Promise<void> {
     // memory is always there
   }

@@ -69,6 +69,8 @@ export interface Storage extends AsyncDisposable {
   listNames(prefix: string): AsyncIterable<string>;
   /** The time that an object written now would get: leases are compared with this clock, never with ours. */
   now(): Promise<number>;
+  /** Removes what writers left half done and nobody touched for so long; returns how many. */
+  sweepUnfinished(olderThanMs: number): Promise<number>;
   /** Writes, reads back and removes something; throws when the storage is not fit to serve. */
   check(): Promise<void>;
 }

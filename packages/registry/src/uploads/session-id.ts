@@ -3,7 +3,8 @@
  * opening a session costs no write, and one that was opened before a restart is still known after it.
  */
 import { createHmac, randomBytes } from "node:crypto";
-import { sameSecret, type RepositoryName } from "../names.ts";
+import { isSameSecret } from "@cocoon/contract/session";
+import type { RepositoryName } from "../names.ts";
 
 export interface SessionId {
   /** Which run of the server gave it out. */
@@ -37,7 +38,7 @@ export class SessionIds {
     const match = grammar.exec(text);
     if (!match?.[1] || !match[2]) return undefined;
     const stem = text.slice(0, -23);
-    if (!sameSecret(this.#mac(name, stem), text.slice(-22))) return undefined;
+    if (!isSameSecret(this.#mac(name, stem), text.slice(-22))) return undefined;
     return { run: match[1], startedAtMs: Number.parseInt(match[2], 36), stem, text };
   }
 
