@@ -9,4 +9,5 @@ export {
   type StoredBody,
 } from "./memory-registry.ts";
 export { type MemoryAuth } from "./memory-auth.ts";
+export { assertMachine, contentOfMachine, makeMachine, runMachine, testEnvelope } from "./machine.ts";
 export { registrySuite, type SuiteRegistry } from "./registry-suite.ts";
