@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { lastLines, startProgram, type RunningProgram } from "@cocoon/core";
+import { lastLines, startProgram, tryReadFile, type RunningProgram } from "@cocoon/core";
 import { eventually } from "@cocoon/testkit";
 import { Client } from "./world.ts";
 
@@ -29,6 +29,7 @@ export async function startChildRegistry({
   args = [],
   env = {},
 }: ChildOptions): Promise<ChildRegistry> {
+  const before = (await tryReadFile(logFile))?.length ?? 0;
   const program = await startProgram({
     name: "epoch",
     command: process.execPath,
@@ -48,25 +49,25 @@ export async function startChildRegistry({
     env,
     logFile,
   });
-  const before = (await readFile(logFile, "utf8")).length;
+  await using stack = new AsyncDisposableStack();
+  stack.use(program); // unless all goes well
   const url = await eventually(
     async () => {
-      const log = (await readFile(logFile, "utf8")).slice(Math.max(0, before - 1));
-      const found = /"url":"(https?:[^"]+)".*"registry serves"/.exec(log)?.[1];
-      assert.ok(
-        found && /administrator's token written|registry serves/.test(log),
-        lastLines(logFile, 5).join("\n"),
-      );
+      const found = /"url":"(https?:[^"]+)".*"registry serves"/.exec(
+        (await readFile(logFile, "utf8")).slice(before),
+      )?.[1];
+      assert.ok(found, lastLines(logFile, 5).join("\n"));
       return found;
     },
     { timeoutMs: 60_000 },
   );
   const token = await eventually(async () => (await readFile(join(root, "admin-token"), "utf8")).trim());
+  const running = stack.move();
   return {
     url,
     program,
     logFile,
     client: new Client(url, token),
-    [Symbol.asyncDispose]: () => program.stop(),
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
