@@ -31,4 +31,10 @@ export const requirements = [
     why: "setpriv, so that what a test starts ends with the test",
     for: ["test", "test:full", "test:int", "test:e2e", "bench"],
   },
+  {
+    packages: ["skopeo"],
+    present: () => onPath("skopeo"),
+    why: "a registry client that is not ours, to test the registry with",
+    for: ["test", "test:full", "test:int"],
+  },
 ];
