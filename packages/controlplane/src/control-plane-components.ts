@@ -3,18 +3,8 @@ import { join } from "node:path";
 import type { Binaries } from "./binaries/resolve.ts";
 import type { Component } from "./components/component.ts";
 import { probeHttps } from "./https-probe.ts";
-import type { ClusterLayout, ClusterPorts } from "./layout.ts";
+import type { ClusterLayout, ClusterPorts, ControlPlaneSettings } from "./layout.ts";
 import type { PkiFiles } from "./pki/cluster-pki.ts";
-
-export interface ControlPlaneSettings {
-  /** Survive a power cut. Off in tests: etcd then skips fsync. */
-  readonly durable: boolean;
-  /** Run kube-controller-manager and kube-scheduler too. */
-  readonly controllers: boolean;
-  /** Certificates for aggregated API servers, such as metrics-server. */
-  readonly aggregation: boolean;
-  readonly auditLog: boolean;
-}
 
 export interface ControlPlaneContext {
   readonly layout: ClusterLayout;
@@ -23,13 +13,6 @@ export interface ControlPlaneContext {
   readonly pki: PkiFiles;
   readonly settings: ControlPlaneSettings;
 }
-
-export const defaultSettings: ControlPlaneSettings = {
-  durable: true,
-  controllers: true,
-  aggregation: false,
-  auditLog: false,
-};
 
 export function controlPlaneComponents(context: ControlPlaneContext): Component[] {
   const components = [etcd(context), apiserver(context)];

@@ -6,22 +6,21 @@ import type { Binaries } from "./binaries/resolve.ts";
 import { kubernetesVersion } from "./binaries/programs.ts";
 import type { Component } from "./components/component.ts";
 import { findRunning } from "./components/run-records.ts";
-import {
-  controlPlaneComponents,
-  defaultSettings,
-  type ControlPlaneSettings,
-} from "./control-plane-components.ts";
+import { controlPlaneComponents } from "./control-plane-components.ts";
 import { writeKubeconfig } from "./kubeconfig.ts";
 import {
   clusterLayout,
+  defaultSettings,
   portNames,
   readClusterState,
   writeClusterState,
   type ClusterLayout,
   type ClusterPorts,
+  type ClusterState,
+  type ControlPlaneSettings,
   type PortName,
 } from "./layout.ts";
-import { ensureClusterPki, type PkiFiles } from "./pki/cluster-pki.ts";
+import { ensureClusterPki, pkiFiles, type PkiFiles } from "./pki/cluster-pki.ts";
 import { reservePort, tryReservePort, type ReservedPort } from "./ports.ts";
 
 export interface PrepareOptions {
@@ -40,21 +39,57 @@ export interface PreparedControlPlane extends AsyncDisposable {
   readonly components: readonly Component[];
 }
 
+type Description = Omit<PreparedControlPlane, typeof Symbol.asyncDispose>;
+
+/** The cluster of a directory as it was prepared last, without touching anything; undefined when there is none. */
+export async function describeControlPlane(
+  directory: string,
+  binaries: Binaries,
+): Promise<Description | undefined> {
+  const layout = clusterLayout(directory);
+  const state = await readClusterState(layout);
+  return state ? describe(layout, binaries, state) : undefined;
+}
+
+function describe(layout: ClusterLayout, binaries: Binaries, state: ClusterState): Description {
+  const { ports, settings } = state;
+  const pki = pkiFiles(layout.pki);
+  const components = controlPlaneComponents({ layout, binaries, ports, pki, settings });
+  return { layout, ports, pki, server: `https://127.0.0.1:${ports.apiserver}`, components };
+}
+
+/** What `prepareControlPlane` would prepare, without writing anything; ports not chosen yet are found, not kept. */
+export async function planControlPlane(options: PrepareOptions): Promise<Description> {
+  const layout = clusterLayout(options.directory);
+  const before = await readClusterState(layout);
+  await using stack = new AsyncDisposableStack();
+  const ports = before?.ports ?? (await choosePorts({ layout, before: undefined, options, stack }));
+  const settings = { ...(before?.settings ?? defaultSettings), ...options.settings };
+  const wanted = { ...ports, ...(options.apiserverPort ? { apiserver: options.apiserverPort } : {}) };
+  return describe(layout, options.binaries, {
+    version: 1,
+    kubernetes: kubernetesVersion,
+    settings,
+    ports: wanted,
+  });
+}
+
 /** Idempotent. Disposing gives back the port reservations, not the cluster. */
 export async function prepareControlPlane(options: PrepareOptions): Promise<PreparedControlPlane> {
   const layout = clusterLayout(options.directory);
-  const settings = { ...defaultSettings, ...options.settings };
+  const before = await readClusterState(layout);
+  const settings = { ...(before?.settings ?? defaultSettings), ...options.settings };
   await mkdir(layout.kubeconfigs, { recursive: true, mode: 0o700 });
   await using stack = new AsyncDisposableStack();
-  const ports = await choosePorts(layout, options, stack);
-  await writeClusterState(layout, { version: 1, kubernetes: kubernetesVersion, ports });
-  const pki = await ensureClusterPki(layout.pki);
-  const server = `https://127.0.0.1:${ports.apiserver}`;
-  await writeKubeconfigs(layout, pki, server);
+  const ports = await choosePorts({ layout, before: before?.ports, options, stack });
+  const state: ClusterState = { version: 1, kubernetes: kubernetesVersion, settings, ports };
+  await writeClusterState(layout, state);
+  const described = describe(layout, options.binaries, state);
+  await ensureClusterPki(layout.pki);
+  await writeKubeconfigs(layout, described.pki, described.server);
   if (settings.auditLog) await writeAuditPolicy(layout);
-  const components = controlPlaneComponents({ layout, binaries: options.binaries, ports, pki, settings });
   const reservations = stack.move();
-  return { layout, ports, pki, server, components, [Symbol.asyncDispose]: () => reservations.disposeAsync() };
+  return { ...described, [Symbol.asyncDispose]: () => reservations.disposeAsync() };
 }
 
 const ownerOfPort: Readonly<Record<PortName, string>> = {
@@ -65,13 +100,16 @@ const ownerOfPort: Readonly<Record<PortName, string>> = {
   scheduler: "kube-scheduler",
 };
 
+interface PortChoice {
+  readonly layout: ClusterLayout;
+  readonly before: ClusterPorts | undefined;
+  readonly options: PrepareOptions;
+  /** Owns the reservations. */
+  readonly stack: AsyncDisposableStack;
+}
+
 /** Ports stay what they were as long as they are free or held by our own component; else new ones are found. */
-async function choosePorts(
-  layout: ClusterLayout,
-  options: PrepareOptions,
-  stack: AsyncDisposableStack,
-): Promise<ClusterPorts> {
-  const before = (await readClusterState(layout))?.ports;
+async function choosePorts({ layout, before, options, stack }: PortChoice): Promise<ClusterPorts> {
   const ports: Partial<Record<PortName, number>> = {};
   for (const name of portNames) {
     const wish = name === "apiserver" ? (options.apiserverPort ?? before?.apiserver) : before?.[name];

@@ -3,7 +3,7 @@
  * certificates, describes each component as data, starts them in dependency order and stops them in reverse.
  * It knows nothing of machines; other parts are added to the same list of components.
  */
-export { BinaryCache, defaultCacheRoot } from "./binaries/cache.ts";
+export { cachedBinaries, defaultCacheRoot } from "./binaries/cache.ts";
 export { etcdVersion, kubernetesVersion, programs, type ProgramName } from "./binaries/programs.ts";
 export { resolveBinaries, type Binaries, type ResolveOptions } from "./binaries/resolve.ts";
 export { dependencyGroups, type Component } from "./components/component.ts";
@@ -16,19 +16,22 @@ export {
   type ComponentStatus,
   type RunnerOptions,
 } from "./components/runner.ts";
-export { prepareControlPlane, type PreparedControlPlane, type PrepareOptions } from "./control-plane.ts";
 export {
-  controlPlaneComponents,
-  defaultSettings,
-  type ControlPlaneSettings,
-} from "./control-plane-components.ts";
+  describeControlPlane,
+  planControlPlane,
+  prepareControlPlane,
+  type PreparedControlPlane,
+  type PrepareOptions,
+} from "./control-plane.ts";
 export { probeHttps, type HttpsProbe } from "./https-probe.ts";
 export {
   clusterLayout,
+  defaultSettings,
   readClusterState,
   type ClusterLayout,
   type ClusterPorts,
   type ClusterState,
+  type ControlPlaneSettings,
 } from "./layout.ts";
 export { pkiFiles, type PairFiles, type PkiFiles } from "./pki/cluster-pki.ts";
 export { isFree, reservePort, tryReservePort, type ReservedPort } from "./ports.ts";

@@ -19,9 +19,20 @@ const portNames = ["etcd", "etcdPeer", "apiserver", "controllerManager", "schedu
 export type PortName = (typeof portNames)[number];
 export type ClusterPorts = Readonly<Record<PortName, number>>;
 
+/** What `up` was asked for; later commands and the next `up` go by it. */
+const settingsSchema = z.object({
+  durable: z.boolean().default(true),
+  controllers: z.boolean().default(true),
+  aggregation: z.boolean().default(false),
+  auditLog: z.boolean().default(false),
+});
+export type ControlPlaneSettings = Readonly<z.infer<typeof settingsSchema>>;
+export const defaultSettings: ControlPlaneSettings = settingsSchema.parse({});
+
 const clusterSchema = z.object({
   version: z.literal(1),
   kubernetes: z.string(),
+  settings: settingsSchema.default(defaultSettings),
   ports: z.object(
     Object.fromEntries(portNames.map((name) => [name, z.int().min(1).max(65_535)])) as Record<
       PortName,

@@ -99,8 +99,11 @@ function drain(server: http.Server | https.Server, drainMs: number): Promise<voi
   if (!server.listening) return Promise.resolve();
   return new Promise((resolve) => {
     const cut = setTimeout(() => server.closeAllConnections(), drainMs);
+    // A connection whose request finishes now would otherwise be kept alive until its idle time is over.
+    const sweep = setInterval(() => server.closeIdleConnections(), 25);
     server.close(() => {
       clearTimeout(cut);
+      clearInterval(sweep);
       resolve();
     });
     server.closeIdleConnections();

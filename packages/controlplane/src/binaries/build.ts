@@ -18,7 +18,7 @@ export interface BuildOptions extends Abortable {
   readonly minimumFreeBytes?: number;
 }
 
-export const goModuleDirectory = fileURLToPath(new URL("../../go/", import.meta.url));
+const goModuleDirectory = fileURLToPath(new URL("../../go/", import.meta.url));
 const minimumGoVersion = [1, 26] as const;
 const coldBuildBytes = 5e9;
 const run = promisify(execFile);

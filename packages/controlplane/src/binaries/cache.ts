@@ -15,7 +15,7 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { tryReadFile, writeFileAtomically } from "@cocoon/core";
 import { z } from "zod";
-import { etcdVersion, kubernetesVersion, type ProgramName } from "./programs.ts";
+import { etcdVersion, kubernetesVersion, programs, type ProgramName } from "./programs.ts";
 
 const entrySchema = z.object({
   sha256: z.string(),
@@ -84,7 +84,16 @@ export function defaultCacheRoot(env: Readonly<Record<string, string | undefined
   return env["COCOON_CACHE"] ?? join(env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "cocoon");
 }
 
-export async function sha256OfFile(path: string): Promise<string> {
+/** Where the cache keeps each program, whether it is there yet or not. */
+export function cachedBinaries(root: string): Readonly<Record<ProgramName, string>> {
+  const cache = new BinaryCache(root);
+  return Object.fromEntries(programs.map(({ name }) => [name, cache.path(name)])) as Record<
+    ProgramName,
+    string
+  >;
+}
+
+async function sha256OfFile(path: string): Promise<string> {
   const hash = createHash("sha256");
   await pipeline(createReadStream(path, { highWaterMark: 1 << 20 }), hash);
   return hash.digest("hex");

@@ -1,0 +1,159 @@
+/** up: programs, certificates, components in dependency order. Idempotent; safe to interrupt at any moment. */
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import {
+  defaultCacheRoot,
+  dependencyGroups,
+  resolveBinaries,
+  startComponents,
+  type Binaries,
+  type Component,
+  type PrepareOptions,
+} from "@cocoon/controlplane";
+import { abortOnSignals, Fault, lockFile } from "@cocoon/core";
+import { Listr, type ListrTask } from "listr2";
+import { homeDirectory, type HomeOptions } from "../home.ts";
+import { preparePlatform, type Platform } from "../platform.ts";
+import { dryRunScript } from "../dry-run.ts";
+import { Quit, exitCode } from "../run-cli.ts";
+import { shellWord } from "../shell-words.ts";
+
+export interface UpOptions extends HomeOptions {
+  readonly port?: string;
+  readonly auditLog?: boolean;
+  readonly aggregation?: boolean;
+  readonly install: boolean;
+  readonly dryRun?: boolean;
+}
+
+export async function up(options: UpOptions): Promise<void> {
+  const directory = homeDirectory(options, process.env);
+  const settings = settingsOf(options);
+  if (options.dryRun) {
+    process.stdout.write(await dryRunScript(directory, settings));
+    return;
+  }
+  const signal = abortOnSignals();
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  await using _lock = await lockFile(join(directory, "lock"), {
+    signal,
+    onWait: (holder) =>
+      process.stderr.write(`Process ${holder.pid} is working on this cluster; waiting for it.\n`),
+  });
+  try {
+    const binaries = await findBinaries(options, signal);
+    await using platform = await preparePlatform({ directory, binaries, ...settings });
+    for (const group of dependencyGroups(platform.components)) await startGroup(group, { directory, signal });
+    process.stdout.write(readyText(platform, binaries));
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    process.stderr.write(
+      "\nInterrupted. What had started is running; `up` goes on from here, `down` stops it.\n",
+    );
+    throw new Quit(exitCode.interrupted);
+  }
+}
+
+type Settings = Pick<PrepareOptions, "apiserverPort" | "settings">;
+
+function settingsOf(options: UpOptions): Settings {
+  const apiserverPort = readPort(options.port);
+  return {
+    settings: {
+      ...(options.auditLog === undefined ? {} : { auditLog: options.auditLog }),
+      ...(options.aggregation === undefined ? {} : { aggregation: options.aggregation }),
+    },
+    ...(apiserverPort === undefined ? {} : { apiserverPort }),
+  };
+}
+
+function readPort(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const port = Number(text);
+  if (Number.isInteger(port) && port > 0 && port < 65_536) return port;
+  throw new Fault("badRequest", `--port ${text} is not a port number (1 to 65535)`);
+}
+
+/** A list of tasks as progress lines: in place on a terminal, one line per event elsewhere. */
+async function show(tasks: ListrTask[]): Promise<void> {
+  await new Listr(tasks, {
+    concurrent: true,
+    exitOnError: false,
+    registerSignalListeners: false, // ours stops cleanly; theirs ends the process at once
+    fallbackRenderer: "simple",
+    rendererOptions: { showErrorMessage: false, collapseErrors: false },
+  }).run();
+}
+
+async function findBinaries(options: UpOptions, signal: AbortSignal): Promise<Binaries> {
+  let found: Binaries | undefined;
+  let failure: unknown;
+  await show([
+    {
+      title: "Programs of the control plane",
+      task: async (_context, task) => {
+        let last = "";
+        try {
+          found = await resolveBinaries({
+            cacheRoot: defaultCacheRoot(process.env),
+            env: process.env,
+            signal,
+            installAllowed: options.install && !process.env["COCOON_NO_INSTALL"],
+            onProgress: (program, text) => {
+              const line = `${program}: ${text}`;
+              if (line !== last) task.output = line;
+              last = line;
+            },
+          });
+        } catch (error) {
+          failure = error;
+          throw error;
+        }
+      },
+    },
+  ]);
+  if (!found) throw failure;
+  return found;
+}
+
+async function startGroup(
+  group: readonly Component[],
+  options: { directory: string; signal: AbortSignal },
+): Promise<void> {
+  const failures: unknown[] = [];
+  await show(
+    group.map((component) => ({
+      title: `${component.name}: ${component.summary}`,
+      task: async (_context, task) => {
+        try {
+          await startComponents([component], {
+            ...options,
+            onProgress: (_name, text) => {
+              task.title = `${component.name}: ${component.summary} (${text})`;
+            },
+          });
+        } catch (error) {
+          failures.push(error);
+          throw error;
+        }
+      },
+    })),
+  );
+  options.signal.throwIfAborted();
+  if (failures.length > 0) throw failures[0];
+}
+
+function readyText(platform: Platform, binaries: Binaries): string {
+  const kubectl = shellWord(binaries.kubectl);
+  return `
+Cocoon is up: Kubernetes API at ${platform.server}
+
+Try:
+  export KUBECONFIG=${shellWord(platform.layout.kubeconfig)}
+  ${kubectl} get namespaces
+  npm run status                     what runs
+  npm run logs -- kube-apiserver -f  a part's log
+  npm run doctor                     is everything as it should be?
+  npm run down                       stop it (the data stays; -- --wipe removes it)
+`;
+}

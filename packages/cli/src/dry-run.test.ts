@@ -1,0 +1,30 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { temporaryDirectory } from "@cocoon/testkit";
+import { dryRunScript } from "./dry-run.ts";
+
+const golden = join(import.meta.dirname, "..", "testdata", "dry-run.sh");
+
+test("a dry run prints every command and touches nothing (golden; UPDATE_GOLDEN=1 writes it again)", async () => {
+  await using directory = await temporaryDirectory();
+  const ports = { etcd: 2379, etcdPeer: 2380, apiserver: 6443, controllerManager: 10257, scheduler: 10259 };
+  const state = JSON.stringify({ version: 1, kubernetes: "1.36.3", ports });
+  await writeFile(join(directory.path, "cluster.json"), state);
+  process.env["COCOON_CACHE"] = "/cache";
+  const script = await dryRunScript(directory.path, { settings: { auditLog: true, aggregation: true } });
+  const text = script.replaceAll(directory.path, "/state").replaceAll(homedir(), "~");
+  if (process.env["UPDATE_GOLDEN"]) writeFileSync(golden, text);
+  assert.equal(text, readFileSync(golden, "utf8"));
+  assert.equal(readFileSync(join(directory.path, "cluster.json"), "utf8"), state);
+});
+
+test("a dry run in a new directory finds ports and leaves no directory behind", async () => {
+  await using directory = await temporaryDirectory();
+  const target = join(directory.path, "new");
+  assert.match(await dryRunScript(target, {}), /--secure-port=\d+/);
+  assert.equal(existsSync(target), false);
+});

@@ -1,0 +1,94 @@
+# State directory: /state
+
+# Step 1: etcd
+
+# etcd: the cluster's database
+/cache/controlplane/1.36.3-3.6.16-linux-x64/etcd \
+  --name=cocoon \
+  --data-dir=/state/etcd \
+  --listen-client-urls=https://127.0.0.1:2379 \
+  --advertise-client-urls=https://127.0.0.1:2379 \
+  --listen-peer-urls=https://127.0.0.1:2380 \
+  --initial-advertise-peer-urls=https://127.0.0.1:2380 \
+  --initial-cluster=cocoon=https://127.0.0.1:2380 \
+  --cert-file=/state/pki/etcd.crt \
+  --key-file=/state/pki/etcd.key \
+  --trusted-ca-file=/state/pki/ca.crt \
+  --client-cert-auth \
+  --peer-cert-file=/state/pki/etcd.crt \
+  --peer-key-file=/state/pki/etcd.key \
+  --peer-trusted-ca-file=/state/pki/ca.crt \
+  --peer-client-cert-auth \
+  --auto-compaction-mode=periodic \
+  --auto-compaction-retention=30m \
+  --quota-backend-bytes=4294967296 \
+  --log-level=warn &
+
+# Step 2: kube-apiserver
+
+# kube-apiserver: the Kubernetes API
+/cache/controlplane/1.36.3-3.6.16-linux-x64/kube-apiserver \
+  --etcd-servers=https://127.0.0.1:2379 \
+  --etcd-cafile=/state/pki/ca.crt \
+  --etcd-certfile=/state/pki/apiserver-kubelet-client.crt \
+  --etcd-keyfile=/state/pki/apiserver-kubelet-client.key \
+  --bind-address=127.0.0.1 \
+  --secure-port=6443 \
+  --endpoint-reconciler-type=none \
+  --tls-cert-file=/state/pki/apiserver.crt \
+  --tls-private-key-file=/state/pki/apiserver.key \
+  --client-ca-file=/state/pki/ca.crt \
+  --anonymous-auth=false \
+  --authorization-mode=Node,RBAC \
+  --service-account-key-file=/state/pki/service-account.pub \
+  --service-account-signing-key-file=/state/pki/service-account.key \
+  --service-account-issuer=https://kubernetes.default.svc.cluster.local \
+  --service-cluster-ip-range=10.0.0.0/16 \
+  --allow-privileged=true \
+  --kubelet-certificate-authority=/state/pki/ca.crt \
+  --kubelet-client-certificate=/state/pki/apiserver-kubelet-client.crt \
+  --kubelet-client-key=/state/pki/apiserver-kubelet-client.key \
+  --kubelet-preferred-address-types=InternalIP,Hostname \
+  --profiling=false \
+  --requestheader-client-ca-file=/state/pki/front-proxy-ca.crt \
+  --requestheader-allowed-names=front-proxy-client \
+  --requestheader-username-headers=X-Remote-User \
+  --requestheader-group-headers=X-Remote-Group \
+  --requestheader-extra-headers-prefix=X-Remote-Extra- \
+  --proxy-client-cert-file=/state/pki/front-proxy-client.crt \
+  --proxy-client-key-file=/state/pki/front-proxy-client.key \
+  --audit-policy-file=/state/audit/policy.yaml \
+  --audit-log-path=/state/audit/audit.log \
+  --audit-log-maxsize=100 \
+  --audit-log-maxbackup=3 &
+
+# Step 3: kube-controller-manager, kube-scheduler
+
+# kube-controller-manager: Deployments, ReplicaSets, Jobs, garbage collection
+/cache/controlplane/1.36.3-3.6.16-linux-x64/kube-controller-manager \
+  --kubeconfig=/state/kubeconfigs/controller-manager \
+  --authentication-kubeconfig=/state/kubeconfigs/controller-manager \
+  --authorization-kubeconfig=/state/kubeconfigs/controller-manager \
+  --bind-address=127.0.0.1 \
+  --secure-port=10257 \
+  --tls-cert-file=/state/pki/components.crt \
+  --tls-private-key-file=/state/pki/components.key \
+  --leader-elect=false \
+  --profiling=false \
+  --root-ca-file=/state/pki/ca.crt \
+  --service-account-private-key-file=/state/pki/service-account.key \
+  --cluster-signing-cert-file=/state/pki/ca.crt \
+  --cluster-signing-key-file=/state/pki/ca.key \
+  --use-service-account-credentials=true &
+
+# kube-scheduler: gives pods their nodes
+/cache/controlplane/1.36.3-3.6.16-linux-x64/kube-scheduler \
+  --kubeconfig=/state/kubeconfigs/scheduler \
+  --authentication-kubeconfig=/state/kubeconfigs/scheduler \
+  --authorization-kubeconfig=/state/kubeconfigs/scheduler \
+  --bind-address=127.0.0.1 \
+  --secure-port=10259 \
+  --tls-cert-file=/state/pki/components.crt \
+  --tls-private-key-file=/state/pki/components.key \
+  --leader-elect=false \
+  --profiling=false &

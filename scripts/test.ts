@@ -1,0 +1,129 @@
+/**
+ * Runs the tests in tiers: check, unit, integration (one real control plane for all files), end-to-end.
+ *
+ *   node scripts/test.ts all|full|check|unit|integration|e2e [file…]
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { globSync } from "node:fs";
+import { join } from "node:path";
+import { ownControlPlane } from "@cocoon/testkit";
+
+const root = join(import.meta.dirname, "..");
+const [tierName = "all", ...files] = process.argv.slice(2);
+
+interface Step {
+  readonly name: string;
+  readonly command: string;
+  readonly args: readonly string[];
+}
+
+const checks: readonly Step[] = [
+  { name: "format", command: "oxfmt", args: ["--check"] },
+  { name: "lint", command: "oxlint", args: ["--type-aware", "--deny-warnings"] },
+  { name: "types", command: "tsc", args: ["--noEmit"] },
+  { name: "unused code", command: "knip", args: ["--no-progress", "--no-config-hints"] },
+  { name: "generated files", command: process.execPath, args: ["scripts/generate.ts", "--check"] },
+];
+
+const results: { readonly name: string; readonly ok: boolean; readonly seconds: number }[] = [];
+
+async function timed(name: string, work: () => Promise<boolean>): Promise<boolean> {
+  const began = performance.now();
+  const ok = await work();
+  results.push({ name, ok, seconds: (performance.now() - began) / 1000 });
+  return ok;
+}
+
+async function runStep(step: Step): Promise<boolean> {
+  const child = spawn(step.command, step.args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding("utf8").on("data", (text: string) => (output += text));
+  const [code] = (await once(child, "close")) as [number | null];
+  console.log(`${code === 0 ? "✔" : "✖"} ${step.name}`);
+  if (code !== 0) console.log(output);
+  return code === 0;
+}
+
+async function runTests(
+  name: string,
+  patterns: readonly string[],
+  options: { concurrency: number; env?: Record<string, string> },
+): Promise<boolean> {
+  const found = files.length > 0 ? files : globSync([...patterns], { cwd: root }).toSorted();
+  if (found.length === 0) {
+    console.log(`no ${name} tests here`);
+    return true;
+  }
+  console.log(`\n— ${name}: ${found.length} files`);
+  const child = spawn(
+    process.execPath,
+    [
+      "--test",
+      `--test-concurrency=${options.concurrency}`,
+      "--test-reporter=spec",
+      "--test-timeout=1200000",
+      ...found,
+    ],
+    { cwd: root, stdio: "inherit", env: { ...process.env, ...options.env } },
+  );
+  const [code] = (await once(child, "close")) as [number | null];
+  return code === 0;
+}
+
+function unit(): Promise<boolean> {
+  return timed("unit", () =>
+    runTests("unit", ["packages/*/src/**/*.test.ts", "test/*.test.ts"], { concurrency: 2 }),
+  );
+}
+
+async function check(): Promise<boolean> {
+  console.log("— check");
+  let ok = true;
+  for (const step of checks) ok = (await timed(step.name, () => runStep(step))) && ok;
+  return (await unit()) && ok;
+}
+
+async function integration(): Promise<boolean> {
+  console.log("\n— starting a control plane for the integration tests");
+  await using cluster = await ownControlPlane();
+  const env = { COCOON_TEST_CLUSTER: cluster.layout.directory };
+  return await timed("integration", () =>
+    runTests("integration", ["test/integration/**/*.test.ts"], { concurrency: 2, env }),
+  );
+}
+
+function endToEnd(): Promise<boolean> {
+  return timed("end-to-end", () => runTests("end-to-end", ["test/e2e/**/*.test.ts"], { concurrency: 1 }));
+}
+
+async function all(): Promise<boolean> {
+  const outcomes = [await check(), await integration(), await endToEnd()];
+  return outcomes.every(Boolean);
+}
+
+const tiers: Readonly<Record<string, () => Promise<boolean>>> = {
+  all,
+  full: () => {
+    process.env["COCOON_TEST_TIER"] = "full";
+    return all();
+  },
+  check,
+  unit,
+  integration,
+  e2e: endToEnd,
+};
+
+const selected = tiers[tierName];
+if (!selected) {
+  console.error(`unknown tier "${tierName}"; one of ${Object.keys(tiers).join(", ")}`);
+  process.exit(2);
+}
+const ok = await selected();
+console.log("\n— summary");
+for (const result of results)
+  console.log(
+    `${result.ok ? "✔" : "✖"} ${result.name.padEnd(18)} ${result.seconds.toFixed(1).padStart(7)} s`,
+  );
+process.exit(ok ? 0 : 1);

@@ -1,0 +1,209 @@
+/** The commands of README as a newcomer runs them, in a state directory of the test's own. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
+import { join } from "node:path";
+import { test } from "node:test";
+import { markedProcesses } from "@cocoon/controlplane";
+import { eventually, runCommand, temporaryDirectory, type CommandResult } from "@cocoon/testkit";
+
+const root = join(import.meta.dirname, "..", "..");
+
+/** A state directory of its own; whatever still runs there ends, and is removed, before the directory is. */
+async function newHome(): Promise<{ readonly path: string } & AsyncDisposable> {
+  const directory = await temporaryDirectory();
+  const path = join(directory.path, "home");
+  return {
+    path,
+    [Symbol.asyncDispose]: async () => {
+      await npm(path, "down");
+      assert.deepEqual(markedProcesses(path), []);
+      await directory[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function npm(home: string, ...args: string[]): Promise<CommandResult> {
+  return runCommand("npm", ["run", "--silent", ...args], {
+    cwd: root,
+    env: { COCOON_HOME: home },
+    timeoutMs: 300_000,
+  });
+}
+
+test("up, look, up again, crash, restart, down, up with the data, wipe", async () => {
+  await using state = await newHome();
+  const home = state.path;
+
+  const first = await npm(home, "up");
+  assert.equal(first.code, 0, first.stderr + first.stdout);
+  assert.match(first.stdout, /Cocoon is up: Kubernetes API at https:\/\/127\.0\.0\.1:\d+/);
+  const pids = () =>
+    markedProcesses(home)
+      .map((process) => `${process.name} ${process.identity.pid}`)
+      .toSorted();
+  const before = pids();
+  assert.equal(before.length, 4);
+
+  const made = await npm(
+    home,
+    "cocoonctl",
+    "--",
+    "kubectl",
+    "create",
+    "configmap",
+    "precious",
+    "--from-literal=a=b",
+  );
+  assert.equal(made.code, 0, made.stderr);
+
+  const again = await npm(home, "up");
+  assert.equal(again.code, 0, again.stderr);
+  assert.deepEqual(pids(), before, "up twice is a no-op");
+
+  const status = await npm(home, "status");
+  assert.equal(status.code, 0);
+  assert.match(status.stdout, /kube-apiserver +ready +\d+/);
+  assert.equal((await npm(home, "doctor")).code, 0);
+  assert.match((await npm(home, "cocoonctl", "--", "kubeconfig")).stdout, /current-context: cocoon/);
+  assert.match(
+    (await npm(home, "logs", "--", "kube-apiserver", "-n", "2000")).stdout,
+    /kube-apiserver|serving|Serving/,
+  );
+  const unknown = await npm(home, "logs", "--", "nothing");
+  assert.equal(unknown.code, 2);
+  assert.match(unknown.stderr, /there is no part "nothing"; the parts are etcd,/);
+
+  process.kill(
+    markedProcesses(home).find((each) => each.name === "kube-scheduler")?.identity.pid ?? 0,
+    "SIGKILL",
+  );
+  await eventually(async () => {
+    const crashed = await npm(home, "status");
+    assert.equal(crashed.code, 1);
+    assert.match(crashed.stdout, /kube-scheduler +crashed/);
+    assert.match(crashed.stdout, /kube-scheduler ended; its last log lines/);
+  });
+  const restarted = await npm(home, "cocoonctl", "--", "restart", "kube-scheduler");
+  assert.equal(restarted.code, 0, restarted.stderr);
+  assert.equal((await npm(home, "status")).code, 0);
+
+  const down = await npm(home, "down");
+  assert.equal(down.code, 0, down.stderr);
+  assert.deepEqual(markedProcesses(home), []);
+  assert.equal((await npm(home, "status")).code, 3);
+
+  assert.equal((await npm(home, "up")).code, 0);
+  const kept = await npm(
+    home,
+    "cocoonctl",
+    "--",
+    "kubectl",
+    "get",
+    "configmap",
+    "precious",
+    "-o",
+    "jsonpath={.data.a}",
+  );
+  assert.equal(kept.stdout, "b", "data is kept across down and up");
+
+  const wiped = await npm(home, "down", "--", "--wipe");
+  assert.equal(wiped.code, 0, wiped.stderr);
+  assert.equal(existsSync(home), false);
+  assert.deepEqual(markedProcesses(home), []);
+});
+
+test("up killed at any moment works on the next try", async () => {
+  await using state = await newHome();
+  const home = state.path;
+  for (const component of ["etcd", "kube-apiserver"]) {
+    const victim = spawn(
+      join(root, "node_modules/.bin/node"),
+      [join(root, "packages/cli/src/main.ts"), "up"],
+      { env: { ...process.env, COCOON_HOME: home }, stdio: "ignore" },
+    );
+    await eventually(() => assert.ok(markedProcesses(home).some((process) => process.name === component)), {
+      timeoutMs: 60_000,
+    });
+    victim.kill("SIGKILL");
+    await once(victim, "exit");
+  }
+  const next = await npm(home, "up");
+  assert.equal(next.code, 0, next.stderr + next.stdout);
+  assert.equal(markedProcesses(home).length, 4, "one process for each part, none twice");
+});
+
+test("Ctrl-C during up ends with one clear sentence and up goes on from there", async () => {
+  await using state = await newHome();
+  const home = state.path;
+  const up = spawn(join(root, "node_modules/.bin/node"), [join(root, "packages/cli/src/main.ts"), "up"], {
+    env: { ...process.env, COCOON_HOME: home },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  let stderr = "";
+  up.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text));
+  await eventually(
+    () => assert.ok(markedProcesses(home).some((process) => process.name === "kube-apiserver")),
+    { timeoutMs: 60_000 },
+  );
+  up.kill("SIGINT");
+  const [code] = (await once(up, "exit")) as [number];
+  assert.equal(code, 130);
+  assert.match(stderr, /Interrupted\. .*`up` goes on from here/);
+  assert.equal((await npm(home, "up")).code, 0);
+});
+
+test("bad input is one clear message and changes nothing", async () => {
+  await using directory = await temporaryDirectory();
+  const home = join(directory.path, "home");
+  const taken = createServer().listen(0, "127.0.0.1");
+  await once(taken, "listening");
+  const port = (taken.address() as AddressInfo).port;
+
+  const busy = await npm(home, "up", "--", "--port", String(port));
+  assert.equal(busy.code, 1);
+  assert.match(
+    busy.stderr,
+    new RegExp(`port ${port} is in use by another program; choose another with --port`),
+  );
+  taken.close();
+
+  const nonsense = await npm(home, "up", "--", "--port", "http");
+  assert.equal(nonsense.code, 2);
+  assert.match(nonsense.stderr, /--port http is not a port number/);
+  const unknownFlag = await npm(home, "up", "--", "--prot", "1");
+  assert.equal(unknownFlag.code, 2);
+  assert.match(unknownFlag.stderr, /unknown option '--prot'/);
+
+  assert.equal((await npm(home, "status")).code, 3);
+  assert.deepEqual(markedProcesses(home), []);
+
+  await mkdir(home, { recursive: true });
+  await writeFile(join(home, "cluster.json"), "{broken");
+  const damaged = await npm(home, "up");
+  assert.equal(damaged.code, 1);
+  assert.match(damaged.stderr, /cluster\.json is damaged; remove that one file/);
+
+  const precious = join(directory.path, "precious");
+  await mkdir(precious);
+  await writeFile(join(precious, "photo"), "x");
+  const wrong = await npm(precious, "down", "--", "--wipe");
+  assert.equal(wrong.code, 1);
+  assert.match(wrong.stderr, /does not look like a Cocoon directory/);
+  assert.deepEqual(
+    (await readdir(precious)).filter((name) => name !== "lock"),
+    ["photo"],
+  );
+  assert.equal(await readFile(join(precious, "photo"), "utf8"), "x");
+});
+
+test("every executable prints its version, revision and build time", async () => {
+  const version = await npm("/nonexistent", "cocoonctl", "--", "--version");
+  assert.match(
+    version.stdout,
+    /^cocoonctl \d+\.\d+\.\d+ \(revision [0-9a-f]{12}(-dirty)?, built \d{4}-\d\d-\d\dT.*\)$/m,
+  );
+});
