@@ -8,7 +8,13 @@ import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { markedProcesses } from "@cocoon/controlplane";
-import { eventually, runCommand, temporaryDirectory, type CommandResult } from "@cocoon/testkit";
+import {
+  eventually,
+  ownControlPlane,
+  runCommand,
+  temporaryDirectory,
+  type CommandResult,
+} from "@cocoon/testkit";
 
 const root = join(import.meta.dirname, "..", "..");
 
@@ -198,6 +204,47 @@ test("bad input is one clear message and changes nothing", async () => {
     ["photo"],
   );
   assert.equal(await readFile(join(precious, "photo"), "utf8"), "x");
+});
+
+test("an existing cluster is used instead of starting one; a wrong one is one clear message", async () => {
+  await using elsewhere = await ownControlPlane({ controllers: false });
+  await using state = await newHome();
+  const used = await npm(
+    state.path,
+    "up",
+    "--",
+    "--kubeconfig",
+    elsewhere.kubeconfigPath,
+    "--context",
+    "cocoon",
+  );
+  assert.equal(used.code, 0, used.stderr);
+  assert.match(used.stdout, new RegExp(`Using the cluster at ${elsewhere.server} \\(Kubernetes v1\\.36`));
+  assert.deepEqual(markedProcesses(state.path), []);
+  assert.match((await npm(state.path, "status")).stdout, new RegExp(elsewhere.server));
+  assert.equal((await npm(state.path, "doctor")).code, 0);
+  assert.equal((await npm(state.path, "cocoonctl", "--", "kubectl", "get", "namespace", "default")).code, 0);
+
+  const context = await npm(
+    state.path,
+    "up",
+    "--",
+    "--kubeconfig",
+    elsewhere.kubeconfigPath,
+    "--context",
+    "nowhere",
+  );
+  assert.equal(context.code, 1);
+  assert.match(context.stderr, /nowhere.*cocoon/s, "the known contexts are named");
+  const broken = join(state.path, "broken");
+  await writeFile(broken, "clusters: 7");
+  const malformed = await npm(state.path, "up", "--", "--kubeconfig", broken);
+  assert.equal(malformed.code, 1);
+  assert.match(malformed.stderr, /broken/);
+  await elsewhere.stop("kube-apiserver", { hard: true });
+  const away = await npm(state.path, "up", "--", "--kubeconfig", elsewhere.kubeconfigPath);
+  assert.equal(away.code, 1);
+  assert.match(away.stderr, /cannot use the cluster at https:\/\/127\.0\.0\.1:\d+/);
 });
 
 test("every executable prints its version, revision and build time", async () => {

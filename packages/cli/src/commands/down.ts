@@ -4,6 +4,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { markedProcesses, stopComponents } from "@cocoon/controlplane";
 import { abortOnSignals, Fault, lockFile } from "@cocoon/core";
+import { forgetExternalCluster } from "../external-cluster.ts";
 import { homeDirectory, type HomeOptions } from "../home.ts";
 import { knownPlatform } from "../platform.ts";
 
@@ -38,6 +39,7 @@ async function stopAll(directory: string): Promise<void> {
     directory,
     onProgress: (name, text) => process.stdout.write(`${name}: ${text}\n`),
   });
+  await forgetExternalCluster(directory);
   process.stdout.write(running === 0 ? "Nothing was running.\n" : "Everything is stopped.\n");
 }
 
