@@ -4,9 +4,8 @@ import { test } from "node:test";
 import { allowWithPatch, setMetadata, startAdmissionServer } from "@cocoon/kube/admission";
 import { sleep } from "@cocoon/core";
 import { eventually, ownControlPlane } from "@cocoon/testkit";
-import { openTestClient } from "./access.ts";
 import { startRoundRobinProxy } from "./round-robin-proxy.ts";
-import { assertDone, register, startCertificates, testLog } from "./webhooks.ts";
+import { assertDone, register, openTestClient, startCertificates, testLog } from "./webhooks.ts";
 
 test(
   "after a restart of the API server kubectl is admitted again, and certificates still rotate",
@@ -15,7 +14,7 @@ test(
     await using cluster = await ownControlPlane();
     await using stack = new AsyncDisposableStack();
     const namespace = stack.use(await cluster.newNamespace()).name;
-    const client = stack.use(openTestClient(cluster));
+    const client = stack.use(await openTestClient(cluster));
     const proxy = stack.use(await startRoundRobinProxy());
     const urls = { label: `${proxy.url}/label` };
     const { target } = await register({ client, kind: "mutating", namespace, urls });

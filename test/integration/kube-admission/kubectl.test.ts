@@ -13,9 +13,15 @@ import {
 } from "@cocoon/kube/admission";
 import { eventually, sharedControlPlane } from "@cocoon/testkit";
 import type { BundleTarget } from "@cocoon/kube/certificates";
-import { openTestClient } from "./access.ts";
 import { startRoundRobinProxy } from "./round-robin-proxy.ts";
-import { assertDone, register, startCertificates, testLog, type RegistrationOptions } from "./webhooks.ts";
+import {
+  assertDone,
+  register,
+  openTestClient,
+  startCertificates,
+  testLog,
+  type RegistrationOptions,
+} from "./webhooks.ts";
 
 type Kind = RegistrationOptions["kind"];
 
@@ -28,7 +34,7 @@ async function setUp(
   const stack = new AsyncDisposableStack();
   t.after(() => stack.disposeAsync());
   const namespace = stack.use(await cluster.newNamespace()).name;
-  const client = stack.use(openTestClient(cluster));
+  const client = stack.use(await openTestClient(cluster));
   const proxy = stack.use(await startRoundRobinProxy());
   const targets: BundleTarget[] = [];
   for (const kind of ["mutating", "validating"] as const) {

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { test } from "node:test";
 import tls from "node:tls";
 import { sleep } from "@cocoon/core";
-import { resourceType, type KubeClient, type KubeObject } from "@cocoon/kube";
+import { configMaps, customResourceDefinitions, type KubeClient, type KubeConnection } from "@cocoon/kube";
 import { allow, startAdmissionServer, type AdmissionServer } from "@cocoon/kube/admission";
 import {
   conversionWebhook,
@@ -15,9 +15,8 @@ import {
   type RotationPolicy,
 } from "@cocoon/kube/certificates";
 import { count, eventually, sharedControlPlane } from "@cocoon/testkit";
-import { openTestClient } from "./access.ts";
 import { startRoundRobinProxy } from "./round-robin-proxy.ts";
-import { register, startCertificates, testLog } from "./webhooks.ts";
+import { register, openTestClient, startCertificates, testLog } from "./webhooks.ts";
 
 const signal = new AbortController().signal;
 const hourMs = 3_600_000;
@@ -56,7 +55,7 @@ interface Replica {
 }
 
 interface ReplicaOptions {
-  readonly client: KubeClient;
+  readonly client: KubeConnection;
   readonly namespace: string;
   readonly targets: readonly BundleTarget[];
   readonly clock: Clock;
@@ -64,7 +63,7 @@ interface ReplicaOptions {
 }
 
 async function startReplica({ stack, ...options }: ReplicaOptions): Promise<Replica> {
-  const certificates = stack.use(await startCertificates({ ...options, policy }));
+  const certificates = stack.use(await startCertificates({ ...options, policy, syncMs: 400 }));
   const replica = { reviewed: 0 };
   const server = await startAdmissionServer({
     host: "127.0.0.1",
@@ -85,14 +84,6 @@ async function startReplica({ stack, ...options }: ReplicaOptions): Promise<Repl
   stack.use(server);
   return Object.assign(replica, { certificates, server });
 }
-
-const configMaps = resourceType<KubeObject>({
-  group: "",
-  version: "v1",
-  kind: "ConfigMap",
-  plural: "configmaps",
-  namespaced: true,
-});
 
 /** Admission requests without end: dry runs of a create, so that nothing but admission happens. */
 function startTraffic(client: KubeClient, namespace: string, concurrency: number) {
@@ -153,7 +144,7 @@ test(
     const stack = new AsyncDisposableStack();
     t.after(() => stack.disposeAsync());
     const namespace = stack.use(await cluster.newNamespace()).name;
-    const client = stack.use(openTestClient(cluster));
+    const client = stack.use(await openTestClient(cluster));
     const clock = new ShiftedClock();
     const proxy = stack.use(await startRoundRobinProxy());
     const urls = { count: `${proxy.url}/count` };
@@ -229,7 +220,7 @@ test("replicas that start together make one authority, inject every target, and 
   const stack = new AsyncDisposableStack();
   t.after(() => stack.disposeAsync());
   const namespace = stack.use(await cluster.newNamespace()).name;
-  const client = stack.use(openTestClient(cluster));
+  const client = stack.use(await openTestClient(cluster));
   const url = "https://127.0.0.1:9/x";
   const urls = { one: url, two: url };
   const validating = stack.use(
@@ -240,16 +231,9 @@ test("replicas that start together make one authority, inject every target, and 
   );
   const plural = `things-${namespace}`;
   const definition = `${plural}.example.com`;
-  const crds = resourceType<KubeObject>({
-    group: "apiextensions.k8s.io",
-    version: "v1",
-    kind: "CustomResourceDefinition",
-    plural: "customresourcedefinitions",
-    namespaced: false,
-  });
   const version = { served: true, schema: { openAPIV3Schema: { type: "object" } } };
   await client.create(
-    crds,
+    customResourceDefinitions,
     {
       metadata: { name: definition },
       spec: {
@@ -265,10 +249,10 @@ test("replicas that start together make one authority, inject every target, and 
           webhook: { conversionReviewVersions: ["v1"], clientConfig: { url } },
         },
       },
-    } as KubeObject,
+    },
     { signal },
   );
-  stack.defer(() => client.delete(crds, { name: definition }, { signal }));
+  stack.defer(() => client.delete(customResourceDefinitions, { name: definition }, { signal }));
   const targets = [validating.target, mutating.target, conversionWebhook({ client, name: definition })];
   const replicas = await Promise.all(
     [1, 2, 3, 4].map(() => startCertificates({ client, namespace, targets })),
@@ -285,10 +269,9 @@ test("replicas that start together make one authority, inject every target, and 
   assert.equal(authoritiesIn(bundle), 1);
   assert.deepEqual(await validating.bundles(), [bundle, bundle]);
   assert.deepEqual(await mutating.bundles(), [bundle, bundle]);
-  const crd = (await client.get(crds, { name: definition }, { signal })) as unknown as {
-    spec: { conversion: { webhook: { clientConfig: { caBundle: string } } } };
-  };
-  assert.equal(Buffer.from(crd.spec.conversion.webhook.clientConfig.caBundle, "base64").toString(), bundle);
+  const crd = await client.get(customResourceDefinitions, { name: definition }, { signal });
+  const injected = crd.spec?.conversion?.webhook?.clientConfig?.caBundle ?? "";
+  assert.equal(Buffer.from(injected, "base64").toString(), bundle);
 
   const versions = async () => {
     const objects = [
@@ -334,7 +317,7 @@ test("a Secret that another program keeps is refused and left alone", async (t) 
   const stack = new AsyncDisposableStack();
   t.after(() => stack.disposeAsync());
   const namespace = stack.use(await cluster.newNamespace()).name;
-  const client = stack.use(openTestClient(cluster));
+  const client = stack.use(await openTestClient(cluster));
   const made = await cluster.kubectl([
     "-n",
     namespace,

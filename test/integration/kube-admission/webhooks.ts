@@ -1,7 +1,13 @@
 /** Webhook registrations for tests: by URL, and for one namespace alone, because the control plane is shared. */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
-import { resourceType, type KubeClient, type KubeObject, type ResourceType } from "@cocoon/kube";
+import {
+  mutatingWebhookConfigurations,
+  openKubeClient,
+  validatingWebhookConfigurations,
+  type KubeClient,
+  type KubeConnection,
+} from "@cocoon/kube";
 import {
   mutatingWebhooks,
   secretStore,
@@ -12,20 +18,9 @@ import {
   type BundleTarget,
 } from "@cocoon/kube/certificates";
 import { createLogger, type Logger } from "@cocoon/core";
+import type { TestCluster } from "@cocoon/testkit";
 
-const group = { group: "admissionregistration.k8s.io", version: "v1", namespaced: false };
-const types: Readonly<Record<"mutating" | "validating", ResourceType<KubeObject>>> = {
-  mutating: resourceType({
-    ...group,
-    kind: "MutatingWebhookConfiguration",
-    plural: "mutatingwebhookconfigurations",
-  }),
-  validating: resourceType({
-    ...group,
-    kind: "ValidatingWebhookConfiguration",
-    plural: "validatingwebhookconfigurations",
-  }),
-};
+const types = { mutating: mutatingWebhookConfigurations, validating: validatingWebhookConfigurations };
 
 export interface Registration extends AsyncDisposable {
   readonly name: string;
@@ -69,15 +64,10 @@ export async function register(options: RegistrationOptions): Promise<Registrati
       },
     ],
   }));
-  const made = { metadata: { name }, webhooks } as KubeObject;
-  await client.create(types[kind], made, { signal });
+  await client.create(types[kind], { metadata: { name }, webhooks }, { signal });
   const read = async () => {
-    const found = (await client.get(types[kind], { name }, { signal })) as unknown as {
-      webhooks: { clientConfig: { caBundle?: string } }[];
-    };
-    return found.webhooks.map(({ clientConfig }) =>
-      Buffer.from(clientConfig.caBundle ?? "", "base64").toString(),
-    );
+    const { webhooks = [] } = await client.get(types[kind], { name }, { signal });
+    return webhooks.map(({ clientConfig }) => Buffer.from(clientConfig.caBundle ?? "", "base64").toString());
   };
   const target =
     kind === "mutating" ? mutatingWebhooks({ client, name }) : validatingWebhooks({ client, name });
@@ -89,8 +79,12 @@ export async function register(options: RegistrationOptions): Promise<Registrati
   };
 }
 
+export function openTestClient(cluster: TestCluster): Promise<KubeConnection> {
+  return openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal, timeoutMs: 20_000 });
+}
+
 export interface CertificateOptions extends Partial<BuiltInOptions> {
-  readonly client: KubeClient;
+  readonly client: KubeConnection;
   readonly namespace: string;
   readonly targets: readonly BundleTarget[];
 }
@@ -104,8 +98,8 @@ export function startCertificates(options: CertificateOptions): Promise<BuiltInC
       names: { commonName: "test webhook", hosts: ["127.0.0.1"] },
       replica: `replica-${randomBytes(3).toString("hex")}`,
       log: testLog,
-      syncMs: 300,
-      busySyncMs: 100,
+      connection: client,
+      busySyncMs: 200,
       ...options,
       policy: { settleMs: 1_500, ...options.policy },
     },

@@ -1,32 +1,47 @@
+import "reflect-metadata"; // @peculiar/x509 resolves its algorithms with it
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { generateKeyPairSync, X509Certificate } from "node:crypto";
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { createPrivateKey, generateKeyPairSync, webcrypto, X509Certificate } from "node:crypto";
 import { test } from "node:test";
-import { temporaryDirectory } from "@cocoon/testkit";
-import { createAuthority, issueServingPair } from "./issue.ts";
+import * as x509 from "@peculiar/x509";
+import { createAuthority, issueServingPair, type IssuedPair } from "./issue.ts";
 import { isFor, isIssuedBy } from "./pem.ts";
-import { readPair } from "./serving-certificates.ts";
+import { PairHolder, readPair } from "./serving-certificates.ts";
+import { handshake, serveTls } from "./testing/handshake.ts";
 
 const validity = { nowMs: Date.now(), forMs: 86_400_000, backdateMs: 3_600_000 };
 const names = { commonName: "hook.lab.svc", hosts: ["hook.lab.svc", "hook.lab.svc", "10.0.0.9", "::1"] };
 
-test("an issued pair belongs together, is signed by its authority alone, and OpenSSL accepts the chain", async () => {
+function serving(pair: IssuedPair) {
+  const holder = new PairHolder(readPair(pair.certificate, pair.privateKey));
+  return serveTls({
+    current: () => holder.pair,
+    onChange: (listener) => holder.onChange(listener),
+    readiness: () => undefined,
+    daysToExpiry: () => 1,
+    [Symbol.asyncDispose]: async () => undefined,
+  });
+}
+
+test("an issued pair belongs together, is signed by its authority alone, and a client accepts it by that", async () => {
   const authority = await createAuthority("test", validity);
   const other = await createAuthority("test", validity);
   const made = await issueServingPair(authority, names, validity);
-  readPair(made.certificate, made.privateKey);
   assert.ok(isIssuedBy(made.certificate, authority.certificate));
   assert.ok(!isIssuedBy(made.certificate, other.certificate));
   for (const host of names.hosts) assert.ok(isFor(made.certificate, host), host);
   assert.ok(!isFor(made.certificate, "hook.lab"));
-  await using directory = await temporaryDirectory();
-  const [ca, leaf] = [join(directory.path, "ca.crt"), join(directory.path, "tls.crt")];
-  await writeFile(ca, other.certificate + authority.certificate);
-  await writeFile(leaf, made.certificate);
-  const verify = ["verify", "-x509_strict", "-purpose", "sslserver", "-verify_hostname", "hook.lab.svc"];
-  assert.match(execFileSync("openssl", [...verify, "-CAfile", ca, leaf]).toString(), /OK/);
+  await using server = await serving(made);
+  const servername = "hook.lab.svc";
+  const both = other.certificate + authority.certificate;
+  assert.equal((await handshake(server.port, { servername, ca: both })).error, undefined);
+  assert.match(
+    (await handshake(server.port, { servername, ca: other.certificate })).error ?? "",
+    /UNABLE_TO_VERIFY|UNABLE_TO_GET_ISSUER/,
+  );
+  assert.match(
+    String((await handshake(server.port, { servername: "hook", ca: both })).error),
+    /ERR_TLS_CERT_ALTNAME_INVALID|altnames/,
+  );
 });
 
 test("dates are those asked for", async () => {
@@ -37,32 +52,42 @@ test("dates are those asked for", async () => {
   assert.equal(second(Date.parse(leaf.validTo)), second(validity.nowMs + validity.forMs));
 });
 
-test("an authority with an RSA key, or an old PEM form, made by another program can sign", async () => {
-  await using directory = await temporaryDirectory();
-  const key = join(directory.path, "ca.key");
-  const certificate = join(directory.path, "ca.crt");
-  const forms = [
-    generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey.export({ type: "pkcs1", format: "pem" }),
-    generateKeyPairSync("ec", { namedCurve: "P-384" }).privateKey.export({ type: "sec1", format: "pem" }),
+type ForeignAlgorithm = webcrypto.RsaHashedKeyGenParams & webcrypto.EcKeyGenParams & webcrypto.EcdsaParams;
+const foreign: readonly { readonly algorithm: Partial<ForeignAlgorithm>; readonly form: "pkcs1" | "sec1" }[] =
+  [
+    {
+      algorithm: {
+        name: "RSASSA-PKCS1-v1_5",
+        modulusLength: 2048,
+        publicExponent: new Uint8Array([1, 0, 1]),
+        hash: "SHA-256",
+      },
+      form: "pkcs1",
+    },
+    { algorithm: { name: "ECDSA", namedCurve: "P-384", hash: "SHA-384" }, form: "sec1" },
   ];
-  for (const privateKey of forms) {
-    await writeFile(key, privateKey);
-    execFileSync("openssl", [
-      "req",
-      "-x509",
-      "-key",
-      key,
-      "-subj",
-      "/CN=other",
-      "-days",
-      "3",
-      "-out",
-      certificate,
-    ]);
-    const pem = execFileSync("cat", [certificate]).toString();
-    const made = await issueServingPair({ certificate: pem, privateKey }, names, validity);
-    assert.ok(isIssuedBy(made.certificate, pem));
-  }
+
+for (const { algorithm, form } of foreign)
+  test(`an authority that another program made can sign: ${algorithm.name} key in ${form} form`, async () => {
+    const given = algorithm as ForeignAlgorithm;
+    const keys = await webcrypto.subtle.generateKey(given, true, ["sign", "verify"]);
+    const certificate = await x509.X509CertificateGenerator.createSelfSigned({
+      name: "CN=other",
+      keys,
+      signingAlgorithm: given,
+      notBefore: new Date(validity.nowMs - 60_000),
+      notAfter: new Date(validity.nowMs + validity.forMs),
+      extensions: [new x509.BasicConstraintsExtension(true, 1, true)],
+    });
+    const pkcs8 = Buffer.from(await webcrypto.subtle.exportKey("pkcs8", keys.privateKey));
+    const key = createPrivateKey({ key: pkcs8, format: "der", type: "pkcs8" });
+    const privateKey = key.export({ type: form, format: "pem" });
+    const authority = { certificate: certificate.toString("pem"), privateKey };
+    const made = await issueServingPair(authority, names, validity);
+    assert.ok(isIssuedBy(made.certificate, authority.certificate));
+  });
+
+test("an authority with a key of another kind is refused", async () => {
   const odd = generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" });
   const authority = await createAuthority("test", validity);
   await assert.rejects(issueServingPair({ ...authority, privateKey: odd }, names, validity), {
