@@ -145,8 +145,8 @@ export interface VmSnapshots {
   import(archive: Readable, options: ImportOptions): Promise<Snapshot>;
   /** The files that make up the snapshot, to read only, while `use` runs: a removal meanwhile does not disturb. */
   withFiles<T>(ref: string, use: (files: SnapshotFiles) => Promise<T>, options: Abortable): Promise<T>;
-  /** Makes a snapshot of files that lie in a directory (`snapshot.json` among them), which is left alone. */
-  importDirectory(directory: string, options: ImportOptions): Promise<Snapshot>;
+  /** Makes a snapshot of files that lie in a directory, `snapshot.json` among them. */
+  importDirectory(directory: string, options: ImportDirectoryOptions): Promise<Snapshot>;
 }
 
 export interface VmImages {
@@ -275,6 +275,11 @@ export interface ExportOptions extends Abortable {
 export interface ImportOptions extends Abortable {
   readonly name?: string;
   readonly description?: string;
+}
+
+export interface ImportDirectoryOptions extends ImportOptions {
+  /** Take the files over instead of copying them, and remove the directory. Nobody else may write to them. */
+  readonly consume?: boolean;
 }
 
 export interface PullOptions extends Abortable {

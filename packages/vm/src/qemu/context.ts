@@ -1,6 +1,7 @@
 /** What the parts of the QEMU backend share: settings, the store, the host, and the ports they stand on. */
 import type { Logger } from "@cocoon/core";
 import type { ImageStore } from "../image-store.ts";
+import type { SnapshotStore } from "../store/snapshot-store.ts";
 import type { VmStore } from "../store/vm-store.ts";
 import type { VmNetwork } from "../vm-network.ts";
 import type { QemuHost } from "./host.ts";
@@ -24,6 +25,7 @@ export interface QemuSettings {
 export interface QemuContext {
   readonly settings: QemuSettings;
   readonly store: VmStore;
+  readonly snapshots: SnapshotStore;
   readonly host: QemuHost;
   readonly images: ImageStore;
   /** By name; the first one is the default. */

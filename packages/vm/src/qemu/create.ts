@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { Fault, messageOf, type Abortable } from "@cocoon/core";
 import type { BootableImage } from "../image-store.ts";
 import type { CloneSpec, RunSpec } from "../runtime.ts";
+import { acquireLock } from "../store/file-lock.ts";
 import { newId } from "../store/ids.ts";
 import { machineFile } from "../store/layout.ts";
 import { recordVersion, type VmRecord } from "../store/vm-record.ts";
@@ -92,24 +93,29 @@ async function make(
   try {
     await store.write(draft, { sync: false });
     await store.claimName(blueprint.name, made.id, options);
-    const nics = await prepareNetwork(draft, blueprint, options);
+    const nics = await prepareNetwork(context, draft, { ...blueprint, ...options });
     const record = await finish({ ...draft, nics: [...nics] }, made.directory);
     await store.write(record);
     return record;
   } catch (error) {
-    await unmake(context, draft);
+    await unmake(context, draft.id).catch((trouble: unknown) => {
+      context.log.warn(
+        { vm: made.id, error: messageOf(trouble) },
+        "half-made vm not removed; the next start will",
+      );
+    });
     throw error;
   }
 }
 
 /** Removes every trace of a VM, made or half made. The caller holds its lock. */
-export async function unmake(context: QemuContext, record: VmRecord): Promise<void> {
+export async function unmake(context: QemuContext, id: string): Promise<void> {
   const { signal } = new AbortController(); // cleaning up is not given up half way
-  const directory = context.store.directoryOf(record.id);
-  await endEverything(record.id, directory);
-  await removeCgroup(context.settings.cgroupParent, record.id);
-  for (const network of context.networks.values()) await network.release(record.id, { signal });
-  await context.store.remove(record.id, { signal });
+  const directory = context.store.directoryOf(id);
+  await endEverything(id, directory);
+  await removeCgroup(context.settings.cgroupParent, id);
+  for (const network of context.networks.values()) await network.release(id, { signal });
+  await context.store.remove(id, { signal });
 }
 
 function newRecord(context: QemuContext, id: string, blueprint: Blueprint): VmRecord {
@@ -145,7 +151,7 @@ export function running(
   process: NonNullable<VmRecord["process"]>,
 ): VmRecord {
   const now = context.now().toISOString();
-  const { stoppedAt: _stoppedAt, trouble: _trouble, ...rest } = record;
+  const { stoppedAt: _stoppedAt, stopAskedAt: _asked, trouble: _trouble, ...rest } = record;
   return {
     ...rest,
     state: "running",
@@ -161,14 +167,16 @@ function machineIdOf(id: string): string {
   return createHash("sha256").update(`machine-id ${id}`).digest("hex").slice(0, 32);
 }
 
+/** Locked, so that nobody who takes back the addresses of dead VMs takes those of one that he has not seen yet. */
 async function prepareNetwork(
+  context: QemuContext,
   record: VmRecord,
-  { network, wish }: Blueprint,
-  options: Abortable,
+  { network, wish, signal }: Blueprint & Abortable,
 ): Promise<VmRecord["nics"]> {
   if (!network) return [];
+  using _lock = await acquireLock(context.store.layout.networkLock, { signal });
   const request = { vmId: record.id, vmName: record.name, cpus: record.config.cpus, wish };
-  return (await network.prepare(request, options)).map(asRecorded);
+  return (await network.prepare(request, { signal })).map(asRecorded);
 }
 
 /** Plain data, as the record keeps it. */

@@ -4,11 +4,12 @@
  */
 import { z } from "zod";
 
+/** Words that go into QEMU's arguments are restricted to what cannot be taken for another option. */
 export const machineSchema = z.object({
   /** Versioned machine type, e.g. "pc-i440fx-7.2": the alias "pc" would change with QEMU. */
-  type: z.string(),
+  type: z.string().regex(/^[\w.-]+$/),
   accelerator: z.enum(["kvm", "tcg"]),
-  cpuModel: z.string(),
+  cpuModel: z.string().regex(/^[\w.,=+-]+$/),
   /** What the CPU model stands for here; equal classes can exchange snapshots. */
   cpuClass: z.string(),
   cpus: z.int().positive(),
@@ -19,8 +20,8 @@ export const machineSchema = z.object({
   nicModel: z.enum(["virtio-net-pci", "e1000e"]),
   display: z.boolean(),
   /** Changes with every clone and restore; the guest that knows it renews its randomness. */
-  generationId: z.string(),
-  uuid: z.string(),
+  generationId: z.guid(),
+  uuid: z.guid(),
   vsockCid: z.int().min(3).exactOptional(),
   /** Version of QEMU that started the guest, e.g. "7.2.22". */
   qemuVersion: z.string(),

@@ -17,9 +17,11 @@ import {
   tryReadFile,
   withDeadline,
   type Abortable,
+  type Exit,
   type ProcessIdentity,
 } from "@cocoon/core";
 import { vmFile } from "../store/layout.ts";
+import type { VmExit } from "../vm.ts";
 import { connectQmp, type QmpClient } from "./qmp.ts";
 
 export interface LaunchOptions {
@@ -49,11 +51,26 @@ export async function launchQemu(options: LaunchOptions): Promise<ProcessIdentit
     child.unref();
     const identity = tryIdentify(child.pid ?? 0);
     if (!identity) throw endedEarly(options.directory);
+    child.once("exit", (code, signal) => rememberEnd(identity, { code, signal }));
     return identity;
   } finally {
     closeSync(log);
     if (inherited !== undefined) closeSync(inherited);
   }
+}
+
+/** How our own children ended; others' we cannot know. */
+const ends = new Map<string, Exit>();
+const keptEnds = 1000;
+
+function rememberEnd(identity: ProcessIdentity, exit: Exit): void {
+  ends.set(keyOf(identity), exit);
+  const [oldest] = ends.keys();
+  if (ends.size > keptEnds && oldest !== undefined) ends.delete(oldest);
+}
+
+function keyOf(identity: ProcessIdentity): string {
+  return `${identity.pid} ${identity.startTicks}`;
 }
 
 const connectEveryMs = 3;
@@ -114,9 +131,39 @@ export async function awaitGone(process: ProcessIdentity, options: Abortable): P
   return true;
 }
 
-/** Whether QEMU ended in order: then it removed its pid file. */
-export async function endedInOrder(directory: string): Promise<boolean> {
-  return (await tryReadFile(join(directory, vmFile.pid))) === undefined;
+export interface ExitEvidence {
+  /** What QEMU said before it ended, if somebody listened. */
+  readonly shutdownReason?: string;
+  /** We had asked for it. */
+  readonly asked: boolean;
+}
+
+/** Why a QEMU that is gone has ended, as far as anybody can tell. */
+export async function explainExit(
+  directory: string,
+  process: ProcessIdentity,
+  { shutdownReason, asked }: ExitEvidence,
+): Promise<Pick<VmExit, "reason" | "detail">> {
+  if (asked) return { reason: "stopped" };
+  if (shutdownReason?.startsWith("guest")) return { reason: "guest", detail: shutdownReason };
+  if (shutdownReason?.startsWith("host")) return { reason: "killed", detail: shutdownReason };
+  if (!isOfThisBoot(process)) return { reason: "lost", detail: "the host was started again" };
+  const end = ends.get(keyOf(process));
+  if (end) return explainEnd(directory, end);
+  const inOrder = (await tryReadFile(join(directory, vmFile.pid))) === undefined; // QEMU removes it at its end
+  if (inOrder) return { reason: "guest", detail: "QEMU ended in order" };
+  return { reason: "lost", detail: "QEMU was killed or crashed while nobody watched" };
+}
+
+function explainEnd(directory: string, { code, signal }: Exit): Pick<VmExit, "reason" | "detail"> {
+  if (signal === "SIGKILL" || signal === "SIGTERM" || signal === "SIGINT")
+    return { reason: "killed", detail: signal };
+  if (signal !== null || code !== 0) return { reason: "crashed", detail: lastWords(directory) };
+  return { reason: "guest", detail: "QEMU ended in order" };
+}
+
+function isOfThisBoot({ bootId }: ProcessIdentity): boolean {
+  return bootId === tryIdentify(process.pid)?.bootId;
 }
 
 /**

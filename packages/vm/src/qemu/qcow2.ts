@@ -85,3 +85,47 @@ function writeBacking(head: Buffer, backing: NonNullable<NewQcow2["backing"]>): 
   head.writeUInt32BE(name.length, 16);
   name.copy(head, end + 8);
 }
+
+export interface Qcow2Head {
+  readonly virtualBytes: number;
+  readonly backingFile: string | undefined;
+  readonly backingFormat: string | undefined;
+  /** The clusters lie in a file of their own. */
+  readonly hasExternalData: boolean;
+}
+
+const externalDataBit = 1 << 2;
+
+/** What the file says it is and stands on. `invalid` when it is not a qcow2 file or its head makes no sense. */
+export async function readQcow2Head(path: string): Promise<Qcow2Head> {
+  const head = Buffer.alloc(clusterBytes);
+  await using file = await open(path, "r");
+  const { bytesRead } = await file.read(head, 0, head.length, 0);
+  const version = head.readUInt32BE(4);
+  if (
+    bytesRead < headerBytes ||
+    head.toString("latin1", 0, 4) !== "QFI\u00fb" ||
+    (version !== 2 && version !== 3)
+  )
+    throw new Fault("invalid", `${path} is not a qcow2 disk`);
+  const nameOffset = Number(head.readBigUInt64BE(8));
+  const nameBytes = head.readUInt32BE(16);
+  if (nameBytes > maxBackingNameBytes || nameOffset + nameBytes > bytesRead)
+    throw new Fault("invalid", `${path} has a malformed head`);
+  return {
+    virtualBytes: Number(head.readBigUInt64BE(24)),
+    backingFile: nameOffset === 0 ? undefined : head.toString("utf8", nameOffset, nameOffset + nameBytes),
+    backingFormat: findExtension(head, version === 3 ? head.readUInt32BE(100) : 72),
+    hasExternalData: version === 3 && (head.readUInt32BE(76) & externalDataBit) !== 0,
+  };
+}
+
+function findExtension(head: Buffer, start: number): string | undefined {
+  for (let at = start; at + 8 <= head.length;) {
+    const [type, length] = [head.readUInt32BE(at), head.readUInt32BE(at + 4)];
+    if (type === 0) return undefined;
+    if (type === backingFormatExtension) return head.toString("utf8", at + 8, at + 8 + length);
+    at += 8 + Math.ceil(length / 8) * 8;
+  }
+  return undefined;
+}

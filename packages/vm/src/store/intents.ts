@@ -14,7 +14,6 @@ const intentSchema = z.discriminatedUnion("kind", [
   z.object({ kind: z.literal("save"), wasRunning: z.boolean(), disksAfter: z.array(diskSchema) }),
   /** A process is being started for a VM that has none. */
   z.object({ kind: z.literal("start") }),
-  z.object({ kind: z.literal("stop") }),
   z.object({ kind: z.literal("remove") }),
   /** The VM goes back to a snapshot. */
   z.object({ kind: z.literal("restore"), snapshotId: z.string() }),
@@ -32,7 +31,10 @@ export async function readIntent(directory: string): Promise<Intent | undefined>
   }
 }
 
-/** Does the work between writing the intent down and striking it out; a failure strikes it out as well. */
+/**
+ * Does the work between writing the intent down and striking it out; a failure strikes it out as well, for it has been
+ * cleaned up after.
+ */
 export async function withIntent<T>(directory: string, intent: Intent, work: () => Promise<T>): Promise<T> {
   await writeFileAtomically(join(directory, vmFile.intent), JSON.stringify(intent), {
     mode: 0o600,

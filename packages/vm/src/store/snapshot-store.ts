@@ -43,6 +43,8 @@ export interface StoredSnapshot {
 export interface SnapshotWork extends AsyncDisposable {
   readonly id: string;
   readonly directory: string;
+  /** Claims a name that was not known at the beginning. `alreadyExists` when it is taken. */
+  claimName(name: string, options: Abortable): Promise<void>;
   /** Makes it visible. The directory must hold every file that the description lists. */
   publish(
     record: Omit<SnapshotRecord, "version" | "id">,
@@ -67,8 +69,9 @@ export class SnapshotStore {
     await mkdir(directory, { mode: 0o700 });
     const lock = await acquireLock(this.#workLock(id), options);
     let published = false;
+    let claimed = name;
     const discard = async () => {
-      if (!published) await this.#discardWork(id, name);
+      if (!published) await this.#discardWork(id, claimed);
       await rm(this.#workLock(id), { force: true });
       lock[Symbol.dispose]();
     };
@@ -81,6 +84,11 @@ export class SnapshotStore {
     return {
       id,
       directory,
+      claimName: async (later, how) => {
+        if (later !== "") assertSnapshotName(later);
+        await this.#claimName(later, id, how);
+        claimed = later;
+      },
       publish: async (record, description) => {
         const stored = await this.#publish({ version: 1, id, ...record }, description);
         published = true;
@@ -111,6 +119,12 @@ export class SnapshotStore {
     return exact ?? findByRef(ref, await this.list(), snapshotNotFound);
   }
 
+  /** Those of the ids that are snapshots. */
+  async existing(ids: readonly string[]): Promise<readonly string[]> {
+    const found = await Promise.all(ids.map((id) => exists(join(this.#layout.snapshots, id))));
+    return ids.filter((_id, index) => found[index]);
+  }
+
   /** Clones are not affected: they have links of their own. */
   async remove(id: string, options: Abortable): Promise<void> {
     const snapshot = await this.find(id);
@@ -125,7 +139,7 @@ export class SnapshotStore {
     await rm(trash, { recursive: true, force: true });
   }
 
-  /** Removes the work of makers that died. */
+  /** Removes the work and the names of makers that died. */
   async sweep(): Promise<readonly string[]> {
     const names = await readdir(this.#layout.work);
     const ids = new Set(names.map((name) => name.replace(/\.lock$/, "")));
@@ -136,6 +150,19 @@ export class SnapshotStore {
       await this.#discardWork(id, undefined);
       await rm(this.#workLock(id), { force: true });
       removed.push(id);
+    }
+    return [...removed, ...(await this.#sweepNames())];
+  }
+
+  async #sweepNames(): Promise<readonly string[]> {
+    using _lock = await this.#lockNames({ signal: AbortSignal.timeout(10_000) });
+    const removed: string[] = [];
+    for (const name of await readdir(this.#layout.snapshotNames)) {
+      const path = join(this.#layout.snapshotNames, name);
+      const holder = (await tryReadFile(path))?.trim() ?? "";
+      if (holder !== "" && (await this.#isThere(holder))) continue;
+      await rm(path, { force: true });
+      removed.push(name);
     }
     return removed;
   }

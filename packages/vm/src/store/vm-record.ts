@@ -50,13 +50,16 @@ export const nicPlanSchema = z.object({
   refreshMac: z.boolean(),
 });
 
-const layerSchema = z.object({ file: z.string(), format: z.enum(["qcow2", "raw"]) });
+/** Goes into QEMU's arguments, so nothing that could be taken for another option. */
+const plainName = z.string().regex(/^[\w][\w.-]{0,200}$/);
+
+const layerSchema = z.object({ file: plainName, format: z.enum(["qcow2", "raw"]) });
 
 /** One disk: its layers from the base to the one that the guest writes. */
 export const diskSchema = z.object({
-  name: z.string(),
+  name: plainName,
   role: z.enum(["cow", "cidata", "data"]),
-  serial: z.string(),
+  serial: plainName,
   readOnly: z.boolean(),
   virtualBytes: count,
   layers: z.array(layerSchema).min(1),
@@ -91,7 +94,7 @@ export const vmRecordSchema = z.object({
   origin: originSchema,
   machine: machineSchema,
   /** Directory of the machine's files, below the VM's. */
-  files: z.string(),
+  files: plainName,
   process: processIdentitySchema.exactOptional(),
   nics: z.array(nicPlanSchema),
   disks: z.array(diskSchema),
@@ -114,6 +117,8 @@ export const vmRecordSchema = z.object({
   updatedAt: z.string(),
   startedAt: z.string().exactOptional(),
   stoppedAt: z.string().exactOptional(),
+  /** When we asked the guest to end; it may need a while. */
+  stopAskedAt: z.string().exactOptional(),
   lastExit: exitSchema.exactOptional(),
   trouble: z.string().exactOptional(),
 });
@@ -124,7 +129,14 @@ export type DiskRecord = Readonly<z.infer<typeof diskSchema>>;
 /** The record as the port shows it. */
 export function vmOf(record: VmRecord, directory: string): Vm {
   const { version: _version, machine: _machine, files, identity: _identity, ...rest } = record;
-  const { imageBlobIds: _blobs, hasAgent: _agent, cpuPolicy: _policy, process, ...shown } = rest;
+  const {
+    imageBlobIds: _blobs,
+    hasAgent: _agent,
+    cpuPolicy: _policy,
+    stopAskedAt: _asked,
+    process,
+    ...shown
+  } = rest;
   return {
     ...shown,
     hypervisor: "qemu",

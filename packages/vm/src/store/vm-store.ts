@@ -6,7 +6,7 @@ import { mkdir, open, readFile, readdir, rename, rm, link, unlink, writeFile } f
 import { join } from "node:path";
 import { Fault, messageOf, systemCode, toFault, writeFileAtomically, type Abortable } from "@cocoon/core";
 import { acquireLock, tryAcquireLock, type HeldLock } from "./file-lock.ts";
-import { findByRef, newId, vmNotFound } from "./ids.ts";
+import { findByRef, idPattern, newId, vmNotFound } from "./ids.ts";
 import { storeLayout, vmFile, type StoreLayout } from "./layout.ts";
 import { vmRecordSchema, type VmRecord } from "./vm-record.ts";
 
@@ -31,7 +31,7 @@ export class VmStore {
 
   static async open(rootDirectory: string): Promise<VmStore> {
     const layout = storeLayout(rootDirectory);
-    const { root: _root, openLock: _lock, ...directories } = layout;
+    const { root: _root, openLock: _open, networkLock: _network, ...directories } = layout;
     try {
       for (const directory of Object.values(directories))
         await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -57,8 +57,12 @@ export class VmStore {
 
   /** `notFound` for an unknown one, `conflict` for an ambiguous prefix. */
   async find(ref: string): Promise<StoredVm> {
-    const exact = await this.#tryLoad(ref).catch(() => undefined);
-    return exact ?? findByRef(ref, await this.list(), vmNotFound);
+    return (await this.tryFind(ref)) ?? findByRef(ref, await this.list(), vmNotFound);
+  }
+
+  /** The VM with that very id, if there is one. */
+  async tryFind(id: string): Promise<StoredVm | undefined> {
+    return idPattern.test(id) ? this.#tryLoad(id) : undefined;
   }
 
   /** The record as it is now; `notFound` when the VM is gone, `internal` when the record is damaged. */
@@ -140,6 +144,27 @@ export class VmStore {
     const left = await readdir(this.layout.trash);
     for (const name of left) await rm(join(this.layout.trash, name), { recursive: true, force: true });
     return left;
+  }
+
+  /** Directories that have no record: VMs in the making, or given up before they had one. */
+  async withoutRecord(): Promise<readonly string[]> {
+    const ids = (await readdir(this.layout.vms)).filter((id) => idPattern.test(id));
+    const found = await Promise.all(ids.map((id) => this.#tryLoad(id)));
+    return ids.filter((_id, index) => !found[index]);
+  }
+
+  /** Removes names and change marks whose VM is gone. */
+  async sweepNames(): Promise<readonly string[]> {
+    const removed: string[] = [];
+    for (const name of await readdir(this.layout.names)) {
+      const holder = (await tryRead(join(this.layout.names, name))) ?? "";
+      if (await exists(this.directoryOf(holder))) continue;
+      await this.#releaseName(name, holder, { signal: AbortSignal.timeout(10_000) });
+      removed.push(name);
+    }
+    for (const id of await readdir(this.layout.changes))
+      if (!(await exists(this.directoryOf(id)))) await rm(join(this.layout.changes, id), { force: true });
+    return removed;
   }
 
   async #releaseName(name: string, id: string, options: Abortable): Promise<void> {
