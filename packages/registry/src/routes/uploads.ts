@@ -55,7 +55,7 @@ const finish: Handler<"upload"> = async (exchange, { name, session: id }, servic
   const wanted = digest(exchange.query.get("digest") ?? "");
   assertChunkFollows(exchange, session);
   if (session.sizeBytes === 0 && isSmall(exchange) && !session.busy) {
-    services.uploads.forget(session);
+    await services.uploads.cancel(session); // an empty append may have opened its file
     await receiveBlob(exchange, { name, digest: wanted }, services);
   } else {
     if (exchange.contentLength !== 0) await appendTo(session, exchange, { services, digest: wanted });
