@@ -1,5 +1,6 @@
 /** A registry with a lifetime: storage, services, the HTTP listener, periodic garbage collection. */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import {
   messageOf,
   silentLogger,
@@ -101,6 +102,8 @@ async function listen(services: Services, options: RegistryOptions): Promise<Run
   tls?.attach(server.server);
   server.server.requestTimeout = 0; // a large blob over a thin line takes hours
   server.server.maxConnections = options.maxConnections ?? 4_096;
+  // A client whose machine vanished never says goodbye.
+  server.server.on("connection", (socket: Socket) => void socket.setKeepAlive(true, 60_000));
   server.server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => {
     void dispatch(services, { request, response, expectsContinue: true });
   });

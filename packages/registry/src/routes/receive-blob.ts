@@ -43,10 +43,16 @@ async function receiveSmall(exchange: Exchange, { name, digest }: Target, servic
   services.metrics.noteBytes("in", content.length);
 }
 
+interface AppendRequest {
+  readonly services: Services;
+  readonly digest?: Digest;
+  readonly assertFollows?: () => void;
+}
+
 export async function appendTo(
   session: UploadSession,
   exchange: Exchange,
-  { services, digest }: { services: Services; digest?: Digest },
+  { services, digest, assertFollows = () => undefined }: AppendRequest,
 ): Promise<void> {
   const { maxBlobBytes } = services.limits;
   await services.blobs.assertRoom(session.name, session.sizeBytes + (exchange.contentLength ?? 0), digest);
@@ -56,6 +62,7 @@ export async function appendTo(
     });
   await session.append(exchange.body(), {
     maxBytes: maxBlobBytes,
+    assertFollows,
     ...(digest === undefined ? {} : { algorithm: algorithmOf(digest) }),
   });
 }

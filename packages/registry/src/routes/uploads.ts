@@ -45,20 +45,23 @@ async function tryMount(
 
 const append: Handler<"upload"> = async (exchange, { name, session: id }, services) => {
   const session = await services.uploads.find(name, id);
-  assertChunkFollows(exchange, session);
-  await appendTo(session, exchange, { services });
+  const assertFollows = () => assertChunkFollows(exchange, session);
+  assertFollows();
+  await appendTo(session, exchange, { services, assertFollows });
   exchange.send(202, sessionHeaders(session));
 };
 
 const finish: Handler<"upload"> = async (exchange, { name, session: id }, services) => {
   const session = await services.uploads.find(name, id);
   const wanted = digest(exchange.query.get("digest") ?? "");
-  assertChunkFollows(exchange, session);
+  const assertFollows = () => assertChunkFollows(exchange, session);
+  assertFollows();
   if (session.sizeBytes === 0 && isSmall(exchange) && !session.busy) {
     await services.uploads.cancel(session); // an empty append may have opened its file
     await receiveBlob(exchange, { name, digest: wanted }, services);
   } else {
-    if (exchange.contentLength !== 0) await appendTo(session, exchange, { services, digest: wanted });
+    if (exchange.contentLength !== 0)
+      await appendTo(session, exchange, { services, digest: wanted, assertFollows });
     await commitSession(session, wanted, services);
   }
   answerCommitted(exchange, { name, digest: wanted });

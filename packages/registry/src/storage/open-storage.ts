@@ -7,9 +7,12 @@ import type { Storage } from "./storage.ts";
 export type StorageOptions =
   | { readonly kind: "memory" }
   | { readonly kind: "filesystem"; readonly root: string }
-  | ({ readonly kind: "s3" } & S3Options);
+  | ({ readonly kind: "s3" } & S3Options)
+  /** One that is open already; it is closed with the registry. */
+  | { readonly kind: "given"; readonly storage: Storage };
 
 export async function openStorage(options: StorageOptions): Promise<Storage> {
+  if (options.kind === "given") return options.storage;
   if (options.kind === "memory") return openMemoryStorage();
   if (options.kind === "filesystem") return openFilesystemStorage(options.root);
   // Loaded only when it is used: the client library is large.

@@ -1,5 +1,6 @@
 import { rm } from "node:fs/promises";
 import { temporaryDirectory } from "@cocoon/testkit";
+import { faultyStorage } from "../testing/faulty-storage.ts";
 import { storageContract } from "../testing/storage-contract.ts";
 import { openFilesystemStorage } from "./filesystem.ts";
 import { openMemoryStorage } from "./memory.ts";
@@ -7,6 +8,9 @@ import type { Storage } from "./storage.ts";
 
 storageContract("memory", async () => openMemoryStorage());
 storageContract("filesystem", openInTemporaryDirectory);
+storageContract("slow and nearly full", async () =>
+  faultyStorage(openMemoryStorage(), { delayMs: 1, freeBytes: 10_000_000 }),
+);
 
 async function openInTemporaryDirectory(): Promise<Storage> {
   const directory = await temporaryDirectory();

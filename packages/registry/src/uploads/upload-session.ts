@@ -25,6 +25,16 @@ export interface SessionOptions {
   readonly now: () => number;
 }
 
+export interface AppendOptions {
+  readonly maxBytes: number;
+  readonly algorithm?: DigestAlgorithm;
+  /** Throws when the body does not belong at the end of what is there; asked again when that changed. */
+  readonly assertFollows: () => void;
+}
+
+/** A writer that sent nothing for so long may be replaced. */
+const stalledMs = 30_000;
+
 export class UploadSession {
   readonly id: SessionId;
   readonly name: RepositoryName;
@@ -34,7 +44,7 @@ export class UploadSession {
   #sizeBytes: number;
   /** Covers exactly the file's bytes, or is missing: then the file is read again at the end. */
   #digest: RunningDigest | undefined;
-  #writer: Readable | undefined;
+  #writer: { readonly body: Readable; readonly done: Promise<void> } | undefined;
   #lastUsedMs: number;
 
   constructor(options: SessionOptions) {
@@ -60,15 +70,26 @@ export class UploadSession {
 
   /**
    * Adds a body to the end. What arrives before a failure is kept, so that the client can ask where it stands and
-   * go on. One request at a time may write.
+   * go on. One request at a time may write; one that has been silent for long, as of a client that lost its line
+   * and came back, gives way.
    */
-  async append(body: Readable, options: { maxBytes: number; algorithm?: DigestAlgorithm }): Promise<void> {
-    if (this.#writer)
-      throw ociFault("BLOB_UPLOAD_INVALID", "another request is writing to this upload", { as: "conflict" });
-    this.#writer = body;
+  async append(body: Readable, options: AppendOptions): Promise<void> {
+    const writer = this.#writer;
+    if (writer) {
+      if (this.#now() - this.#lastUsedMs < stalledMs)
+        throw ociFault("BLOB_UPLOAD_INVALID", "another request is writing to this upload", {
+          as: "conflict",
+        });
+      writer.body.destroy();
+      await writer.done;
+      options.assertFollows();
+    }
+    const { promise: done, resolve } = Promise.withResolvers<void>();
+    this.#writer = { body, done };
     try {
       this.#file ??= await open(this.#path, constants.O_RDWR | constants.O_CREAT, 0o600);
       if (this.#sizeBytes === 0) this.#digest = new RunningDigest(options.algorithm ?? "sha256");
+      body.on("data", () => (this.#lastUsedMs = this.#now()));
       const { writtenBytes, failure } = await appendBody(body, {
         file: this.#file,
         position: this.#sizeBytes,
@@ -84,6 +105,7 @@ export class UploadSession {
     } finally {
       this.#writer = undefined;
       this.#lastUsedMs = this.#now();
+      resolve();
     }
   }
 
@@ -130,7 +152,7 @@ export class UploadSession {
 
   /** Lets go of the file; the session can be taken up again by the next run of the server. */
   async release(): Promise<void> {
-    this.#writer?.destroy();
+    this.#writer?.body.destroy();
     await this.#close();
   }
 }
