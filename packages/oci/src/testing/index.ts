@@ -1,0 +1,12 @@
+/** For tests of everything that talks to a registry. */
+export {
+  refuse,
+  startMemoryRegistry,
+  type Hook,
+  type MemoryRegistry,
+  type MemoryRegistryOptions,
+  type SeenRequest,
+  type StoredBody,
+} from "./memory-registry.ts";
+export { type MemoryAuth } from "./memory-auth.ts";
+export { registrySuite, type SuiteRegistry } from "./registry-suite.ts";

@@ -1,0 +1,2 @@
+/** For tests of this package and of those that need a registry. */
+export { storageContract } from "./storage-contract.ts";
