@@ -8,7 +8,7 @@ import {
   type KubeConnection,
   type ResourceType,
 } from "@cocoon/kube";
-import { startEventRecorder } from "@cocoon/kube/controller";
+import { startEventRecorder, type EventRecorder } from "@cocoon/kube/controller";
 import { createAuthenticator } from "./api/authentication.ts";
 import { createAuthorizer } from "./api/authorization.ts";
 import { startKubeletApi } from "./api/server.ts";
@@ -52,6 +52,10 @@ export interface Kubelet extends AsyncDisposable {
   removeNode(): Promise<void>;
 }
 
+function startEvents({ client, log, nodeName, component = "virtual-kubelet" }: KubeletOptions): EventRecorder {
+  return startEventRecorder({ client, log, component, host: nodeName });
+}
+
 /** Resolves when the node is registered and pods are being worked on. Ending it leaves the provider's pods alone. */
 export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const { client, nodeName, provider, log, signal, registry } = options;
@@ -60,7 +64,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const source = stack.use(
     caches.open(podType as unknown as ResourceType<Pod>, { fieldSelector: `spec.nodeName=${nodeName}` }),
   );
-  const events = stack.use(startEventRecorder({ client, log, component: options.component ?? "virtual-kubelet", host: nodeName }));
+  const events = stack.use(startEvents(options));
   let described: Omit<NodeDescription, "kubeletPort"> | undefined;
   const api = stack.use(
     await startKubeletApi({

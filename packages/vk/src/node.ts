@@ -138,7 +138,11 @@ export function conditionsOf(host: HostResources): NodeDescription["conditions"]
       "KubeletHasSufficientMemory",
       "vk-cocoon has sufficient memory",
     ]),
-    condition("PIDPressure", false, ["", "KubeletHasSufficientPID", "vk-cocoon has sufficient PID available"]),
+    condition("PIDPressure", false, [
+      "",
+      "KubeletHasSufficientPID",
+      "vk-cocoon has sufficient PID available",
+    ]),
     condition("NetworkUnavailable", false, ["", "RouteCreated", "NodeController create implicit route"]),
   ];
 }

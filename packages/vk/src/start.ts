@@ -1,12 +1,19 @@
 /** A whole vk-cocoon: one node whose pods are machines of one runtime. */
-import { createRegistry, Fault, silentLogger, type Abortable, type Logger, type Registry } from "@cocoon/core";
+import {
+  createRegistry,
+  Fault,
+  silentLogger,
+  type Abortable,
+  type Logger,
+  type Registry,
+} from "@cocoon/core";
 import type { KubeClient, KubeConnection } from "@cocoon/kube";
 import { startEventRecorder } from "@cocoon/kube/controller";
 import { startKubelet, type Kubelet, type KubeletOptions } from "@cocoon/kubelet";
 import type { Registry as OciRegistry, SnapshotFormat } from "@cocoon/oci";
 import type { VmRuntime } from "@cocoon/vm";
 import type { SshLogin } from "./guest/ssh.ts";
-import { createVkMetrics } from "./metrics.ts";
+import { createVkMetrics, type VkMetrics } from "./metrics.ts";
 import { describeNode, type NodeSettings } from "./node.ts";
 import type { Ping } from "./probes/checks.ts";
 import { defaultProbeTimes, type ProbeTimes } from "./probes/probe.ts";
@@ -14,7 +21,7 @@ import { dealWithOrphans, type OrphanPolicy } from "./provider/adopt.ts";
 import { CocoonProvider } from "./provider/cocoon-provider.ts";
 import { Machines, type ProviderParts } from "./provider/provider.ts";
 import { watchVms } from "./provider/watch.ts";
-import { openSnapshots } from "./snapshots.ts";
+import { openSnapshots, type Snapshots } from "./snapshots.ts";
 
 export interface VkOptions extends Abortable {
   readonly client: KubeClient & KubeConnection;
@@ -60,18 +67,16 @@ export async function startVk(options: VkOptions): Promise<RunningVk> {
   const signal = AbortSignal.any([options.signal, stop.signal]);
   const registry = options.metrics ?? createRegistry("vk-cocoon");
   const metrics = createVkMetrics(registry);
-  const snapshots = options.registry
-    ? stack.use(
-        await openSnapshots({
-          ...options.registry,
-          registry: options.registry.client,
-          runtime,
-          node: node.name,
-          metrics,
-        }),
-      )
-    : undefined;
-  await dealWithOrphans({ client, runtime, node: node.name, policy: options.orphanPolicy, metrics, log, signal });
+  const snapshots = stack.use(await openRegistrySide(options, metrics));
+  await dealWithOrphans({
+    client,
+    runtime,
+    node: node.name,
+    policy: options.orphanPolicy,
+    metrics,
+    log,
+    signal,
+  });
   const events = stack.use(startEventRecorder({ client, log, component: "vk-cocoon", host: node.name }));
   const machines = new Machines({
     client,
@@ -109,6 +114,15 @@ export async function startVk(options: VkOptions): Promise<RunningVk> {
   });
   const parts = stack.move();
   return { kubelet, [Symbol.asyncDispose]: () => parts.disposeAsync() };
+}
+
+async function openRegistrySide(
+  { registry, runtime, node }: VkOptions,
+  metrics: VkMetrics,
+): Promise<Snapshots | undefined> {
+  if (!registry) return undefined;
+  const { client, ...rest } = registry;
+  return openSnapshots({ ...rest, registry: client, runtime, node: node.name, metrics });
 }
 
 function settingsOf(options: VkOptions): ProviderParts["settings"] {

@@ -13,7 +13,13 @@ export interface StatsOptions extends Abortable {
   readonly startedAt: string;
 }
 
-export async function summarise({ runtime, node, seats, startedAt, signal }: StatsOptions): Promise<StatsSummary> {
+export async function summarise({
+  runtime,
+  node,
+  seats,
+  startedAt,
+  signal,
+}: StatsOptions): Promise<StatsSummary> {
   const time = new Date().toISOString();
   const live = seats.filter((seat) => seat.showing?.kind === "live" && seat.showing.vmId !== "");
   const pods = await Promise.all(live.map((seat) => podStats(seat, runtime, signal)));
@@ -76,7 +82,11 @@ async function podStats(seat: Seat, runtime: VmRuntime, signal: AbortSignal): Pr
 /** `/proc/stat` counts hundredths of a second; idle and waiting for disks are not usage. */
 async function nodeCpuNanos(): Promise<number> {
   const [line = ""] = (await readFile("/proc/stat", "utf8")).split("\n", 1);
-  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = line.trim().split(/\s+/).slice(1).map(Number);
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = line
+    .trim()
+    .split(/\s+/)
+    .slice(1)
+    .map(Number);
   return (user + nice + system + irq + softirq) * 10_000_000;
 }
 

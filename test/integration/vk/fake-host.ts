@@ -146,13 +146,21 @@ export function fakeRuntime(host: FakeHost): VmRuntime {
     run: async (spec) => {
       host.called("run", spec.name);
       if (!host.images.has(spec.image)) throw new Fault("notFound", `image ${spec.image} not found`);
-      return host.add(spec, { kind: "image", image: spec.image }, { soul: randomBytes(4).toString("hex"), count: 0 });
+      return host.add(
+        spec,
+        { kind: "image", image: spec.image },
+        { soul: randomBytes(4).toString("hex"), count: 0 },
+      );
     },
     clone: async (spec) => {
       host.called("clone", spec.name);
       const kept = findSnapshot(host, spec.snapshot);
       const memory = JSON.parse(await readFile(join(kept.directory, "memory"), "utf8")) as Guest;
-      const origin = { kind: "snapshot" as const, snapshotId: kept.snapshot.id, snapshotName: kept.snapshot.name };
+      const origin = {
+        kind: "snapshot" as const,
+        snapshotId: kept.snapshot.id,
+        snapshotName: kept.snapshot.name,
+      };
       return host.add(spec, origin, { soul: memory.soul, count: memory.count });
     },
     fork: async (spec) => {
@@ -247,7 +255,9 @@ async function* watchEvents(host: FakeHost, { signal }: Abortable): AsyncGenerat
 }
 
 function findSnapshot(host: FakeHost, ref: string): Kept {
-  const found = [...host.snapshots.values()].find(({ snapshot }) => snapshot.id === ref || snapshot.name === ref);
+  const found = [...host.snapshots.values()].find(
+    ({ snapshot }) => snapshot.id === ref || snapshot.name === ref,
+  );
   if (!found) throw new Fault("notFound", `snapshot ${ref} not found`);
   return found;
 }

@@ -34,7 +34,7 @@ test("a pod becomes a machine, is reached through the API server, and goes with 
   const ran = await cluster.kubectl(["exec", "-i", "demo", ...inNamespace, "--", "sh", "-c", "cat; exit 7"], {
     input: "hello",
   });
-  assert.equal(ran.stdout, "hello");
+  assert.equal(ran.stdout, "hello", ran.stderr);
   assert.equal(ran.code, 7);
   const logs = await cluster.kubectl(["logs", "demo", "--tail=1", ...inNamespace]);
   assert.equal(logs.stdout, "login:\n", logs.stderr);
@@ -50,13 +50,15 @@ test("a pod becomes a machine, is reached through the API server, and goes with 
 test("a port of the guest is reached by port-forward", async () => {
   await using world = await openWorld(cluster);
   const node = await world.newNode();
-  const server = createServer((socket) => socket.end("from the guest"));
+  const server = createServer((socket) => socket.on("error", () => undefined).end("from the guest"));
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const address = server.address();
   node.host.servedPort = typeof address === "object" && address ? address.port : 0;
   const vmName = `vk-${world.namespace.name}-web`;
-  await world.apply(machinePod("web", node.name, { ...runMachine(vmName), "vm.cocoonstack.io/probe-port": "80" }));
+  await world.apply(
+    machinePod("web", node.name, { ...runMachine(vmName), "vm.cocoonstack.io/probe-port": "80" }),
+  );
   await eventually(async () => assert.ok(ready(await world.pod("web"))));
   server.close();
 });

@@ -33,7 +33,11 @@ export interface PodView {
     readonly phase: string;
     readonly podIP?: string;
     readonly reason?: string;
-    readonly conditions: readonly { readonly type: string; readonly status: string; readonly reason?: string }[];
+    readonly conditions: readonly {
+      readonly type: string;
+      readonly status: string;
+      readonly reason?: string;
+    }[];
     readonly containerStatuses?: readonly {
       readonly restartCount: number;
       readonly state: Readonly<Record<string, { readonly reason?: string }>>;
@@ -57,6 +61,7 @@ export interface TestVk {
 
 export async function openWorld(cluster: TestCluster): Promise<World> {
   const stack = new AsyncDisposableStack();
+  await letApiServerIn(cluster);
   const namespace = stack.use(await cluster.newNamespace());
   const server = stack.use(await startRegistry({ storage: { kind: "memory" } }));
   const token = await server.createToken({ name: "test" });
@@ -83,11 +88,27 @@ export async function openWorld(cluster: TestCluster): Promise<World> {
       return text === "" ? undefined : (JSON.parse(text) as PodView);
     },
     apply: async (pod) => void (await kubectl(["apply", "-f", "-"], JSON.stringify(pod))),
-    annotate: async (pod, ...changes) => void (await kubectl(["annotate", "--overwrite", "pod", pod, ...changes])),
+    annotate: async (pod, ...changes) =>
+      void (await kubectl(["annotate", "--overwrite", "pod", pod, ...changes])),
     tagged: async (vmName, tag) =>
       (await registry.repository(vmName).headManifest(tag, { signal: AbortSignal.timeout(10_000) }))?.digest,
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
+}
+
+/** What an installer grants once: the API server may use the kubelets' API. */
+async function letApiServerIn(cluster: TestCluster): Promise<void> {
+  const binding = {
+    apiVersion: "rbac.authorization.k8s.io/v1",
+    kind: "ClusterRoleBinding",
+    metadata: { name: "cocoon:kube-apiserver-kubelet-client" },
+    roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "system:kubelet-api-admin" },
+    subjects: [
+      { apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "kube-apiserver-kubelet-client" },
+    ],
+  };
+  const applied = await cluster.kubectl(["apply", "-f", "-"], { input: JSON.stringify(binding) });
+  assert.equal(applied.code, 0, applied.stderr);
 }
 
 interface NodeParts {
@@ -108,7 +129,11 @@ async function makeNode({ cluster, name, stack, registry }: NodeParts): Promise<
     { certificate, key },
     { commonName: name, usage: "server", hosts: ["127.0.0.1"] },
   );
-  const api = { host: "127.0.0.1", port: 0, tls: { cert: serving.certificate, key: serving.key, ca: certificate } };
+  const api = {
+    host: "127.0.0.1",
+    port: 0,
+    tls: { cert: serving.certificate, key: serving.key, ca: certificate },
+  };
   let current: { readonly vk: RunningVk; readonly parts: AsyncDisposableStack } | undefined;
   const node: TestVk = {
     name,

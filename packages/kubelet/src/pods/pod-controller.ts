@@ -67,11 +67,12 @@ class RunningPods implements PodController {
   constructor(options: PodControllerOptions) {
     this.#options = options;
     const { provider, source, log, signal, concurrency = 32, registry } = options;
-    // oxlint-disable-next-line max-params -- one report, and who wants to hear that it is written
-    provider.onPodStatus((key, uid, status, written) => {
+    provider.onPodStatus((key, uid, status) => {
+      const { promise, resolve } = Promise.withResolvers<void>();
       const waiting = this.#reported.get(keyText(key))?.written ?? [];
-      this.#reported.set(keyText(key), { uid, status, written: written ? [...waiting, written] : waiting });
+      this.#reported.set(keyText(key), { uid, status, written: [...waiting, resolve] });
       this.#statusWork.enqueue(key);
+      return promise;
     });
     const common = { log, signal, concurrency, ...(registry ? { registry } : {}) };
     this.#statusWork = startController({

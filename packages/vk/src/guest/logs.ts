@@ -54,7 +54,11 @@ async function openJournal({ runtime, vmId }: LogTarget, options: LogOptions): P
 }
 
 async function hasJournal(runtime: VmRuntime, vmId: string, signal: AbortSignal): Promise<boolean> {
-  const argv = ["sh", "-c", "command -v journalctl >/dev/null && test -n \"$(journalctl -n 1 -q --no-pager 2>/dev/null)\""];
+  const argv = [
+    "sh",
+    "-c",
+    'command -v journalctl >/dev/null && test -n "$(journalctl -n 1 -q --no-pager 2>/dev/null)"',
+  ];
   await using program = await runtime.exec(vmId, { argv }, { signal });
   program.stdin.end();
   program.stdout.resume();

@@ -78,7 +78,14 @@ async function runOver(client: Client, { command, env }: GuestCommand, io: Comma
   return code;
 }
 
-const signalNumbers: Readonly<Record<string, number>> = { HUP: 1, INT: 2, QUIT: 3, KILL: 9, PIPE: 13, TERM: 15 };
+const signalNumbers: Readonly<Record<string, number>> = {
+  HUP: 1,
+  INT: 2,
+  QUIT: 3,
+  KILL: 9,
+  PIPE: 13,
+  TERM: 15,
+};
 
 async function followSize(channel: ClientChannel, io: CommandIo): Promise<void> {
   if (!io.resize) return;

@@ -35,27 +35,28 @@ export function chooseCheck(
 
 export async function checkMachine(target: CheckTarget, { signal }: Abortable): Promise<CheckResult> {
   const { address, probePort, vm } = target;
-  const kind = chooseCheck(target);
   const limited = { signal: withDeadline(signal, checkTimeoutMs) };
-  switch (kind) {
-    case "agent":
-      return vm.guest === "ready"
+  const checks: Readonly<Record<CheckKind, () => CheckResult | Promise<CheckResult>>> = {
+    agent: () =>
+      vm.guest === "ready"
         ? { ok: true, message: "guest agent ok" }
-        : { ok: false, message: `guest agent: ${vm.guest}` };
-    case "tcp":
-      return checkTcp(target, probePort ?? 0, limited);
-    case "ping":
-      return target.ping && address
+        : { ok: false, message: `guest agent: ${vm.guest}` },
+    tcp: () => checkTcp(target, probePort ?? 0, limited),
+    ping: () =>
+      target.ping && address
         ? target.ping(address.ip, limited)
-        : { ok: false, message: "waiting for dhcp lease" };
-    case "address":
-      return { ok: true, message: "address known (ping is not available)" };
-    case "ssh":
-      return checkSsh(target, limited);
-  }
+        : { ok: false, message: "waiting for dhcp lease" },
+    address: () => ({ ok: true, message: "address known (ping is not available)" }),
+    ssh: () => checkSsh(target, limited),
+  };
+  return checks[chooseCheck(target)]();
 }
 
-async function checkTcp({ runtime, vm }: CheckTarget, port: number, options: Abortable): Promise<CheckResult> {
+async function checkTcp(
+  { runtime, vm }: CheckTarget,
+  port: number,
+  options: Abortable,
+): Promise<CheckResult> {
   try {
     const connection = await runtime.dial(vm.id, port, options);
     connection.on("error", () => undefined);
@@ -84,10 +85,7 @@ async function checkSsh({ runtime, vm }: CheckTarget, options: Abortable): Promi
   }
 }
 
-function firstBytes(
-  connection: NodeJS.ReadableStream,
-  { signal }: Abortable,
-): Promise<string> {
+function firstBytes(connection: NodeJS.ReadableStream, { signal }: Abortable): Promise<string> {
   return new Promise((resolve) => {
     connection.once("data", (data: Buffer | string) => resolve(data.toString("latin1")));
     connection.once("end", () => resolve(""));

@@ -65,7 +65,11 @@ export async function dealWithOrphans(options: AdoptOptions): Promise<void> {
   for (const vm of orphans) await deal(vm, planOrphan(vm, elsewhere, options.policy), options);
 }
 
-async function deal(vm: Vm, action: OrphanAction, { runtime, metrics, log, signal }: AdoptOptions): Promise<void> {
+async function deal(
+  vm: Vm,
+  action: OrphanAction,
+  { runtime, metrics, log, signal }: AdoptOptions,
+): Promise<void> {
   if (action === "nothing") return;
   metrics.orphans.inc();
   try {

@@ -84,9 +84,7 @@ export class CocoonProvider implements PodProvider {
     return Promise.resolve([...machines.seats()].map((seat) => machines.tracked(seat)));
   }
 
-  onPodStatus(
-    report: (key: ObjectKey, uid: string, status: PodStatus, written?: () => void) => void,
-  ): void {
+  onPodStatus(report: (key: ObjectKey, uid: string, status: PodStatus) => Promise<void>): void {
     this.#options.machines.onPodStatus(report);
   }
 
@@ -100,7 +98,11 @@ export class CocoonProvider implements PodProvider {
     return guestLogs({ runtime, vmId: guest.vmId, console, log }, options);
   }
 
-  async exec({ pod, container }: ContainerTarget, command: readonly string[], io: CommandIo): Promise<number> {
+  async exec(
+    { pod, container }: ContainerTarget,
+    command: readonly string[],
+    io: CommandIo,
+  ): Promise<number> {
     const guest = await this.#guest(pod, io.signal);
     if (guest.windows) {
       (io.stderr ?? io.stdout)?.write(windowsExecText(guest.ip));

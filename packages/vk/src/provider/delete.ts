@@ -4,7 +4,8 @@ import { Fault, messageOf, type Abortable } from "@cocoon/core";
 import { readMachine } from "../machine.ts";
 import { observeMachine } from "./observe.ts";
 import { isDisrupted, planDeletion, type DeletionStep, type SeenDeletion } from "./plan-delete.ts";
-import { applyStep, goOn, type StepContext } from "./steps.ts";
+import type { StepContext } from "./step-context.ts";
+import { applyStep, goOn } from "./steps.ts";
 
 const maxSteps = 40;
 
@@ -39,7 +40,8 @@ async function observeDeletion(context: StepContext, options: Abortable): Promis
   const sleeps = disrupted || machine.sleep;
   const seen = await observeMachine(context, { ...machine, sleep: sleeps }, options);
   const asks = snapshots !== undefined && !sleeps && seen.vm !== undefined;
-  const pushed = asks && seen.local ? await snapshots.named(machine.vm.vmName, latestTag, options) : undefined;
+  const pushed =
+    asks && seen.local ? await snapshots.named(machine.vm.vmName, latestTag, options) : undefined;
   const stale = asks ? await snapshots.sleeping(machine.vm.vmName, options) : undefined;
   return { ...seen, disrupted, stale, latestSnapshotId: pushed?.snapshotId };
 }

@@ -4,7 +4,7 @@
  * The VM goes only when what must be kept of it was read back from the registry.
  */
 import type { Pod } from "@cocoon/kubelet";
-import { planSleep, type Seen, type SleepingSnapshot, type Step } from "./plan.ts";
+import { planSave, planSleep, type Seen, type SleepingSnapshot, type Step } from "./plan.ts";
 
 export interface SeenDeletion extends Seen {
   readonly disrupted: boolean;
@@ -38,11 +38,9 @@ export function planDeletion(seen: SeenDeletion): DeletionStep {
   if (endsAsleep(seen)) return planEndAsleep(seen);
   if (!vm) return local && !machine.keepSnapshot ? { kind: "dropLocal" } : { kind: "settled" };
   if (machine.snapshotOnDelete && seen.hasRegistry) {
-    if (vm.state !== "running" && vm.state !== "paused") return { kind: "start", vmId: vm.id };
-    const exact = vm.state === "paused" && local?.vmId === vm.id;
-    if (local && !exact) return { kind: "dropLocal" };
-    if (!local) return { kind: "save", vmId: vm.id };
-    if (seen.latestSnapshotId !== local.id) return { kind: "pushLatest" };
+    const saving = planSave(vm, local);
+    if (saving) return saving;
+    if (seen.latestSnapshotId !== local?.id) return { kind: "pushLatest" };
   }
   // The machine went on from there; whoever comes next must not find the old state.
   const superseded = seen.stale !== undefined && machine.lifecycle.state === "ready";

@@ -88,12 +88,18 @@ export function planSleep(seen: Seen): Step {
   return vm ? planFallingAsleep(seen, vm) : planAsleep(seen, machine);
 }
 
-function planFallingAsleep({ machine, vm: _vm, local, tag }: Seen, vm: SeenVm): Step {
-  if (!reports(machine, "hibernating")) return { kind: "announce", state: "hibernating" };
+/** Until there is a local copy that is exactly where the VM stands; undefined when there is. */
+export function planSave(vm: SeenVm, local: Seen["local"]): Step | undefined {
   if (vm.state !== "running" && vm.state !== "paused") return { kind: "start", vmId: vm.id };
   const exact = vm.state === "paused" && local?.vmId === vm.id;
   if (local && !exact) return { kind: "dropLocal" };
-  if (!local) return { kind: "save", vmId: vm.id };
+  return local ? undefined : { kind: "save", vmId: vm.id };
+}
+
+function planFallingAsleep({ machine, local, tag }: Seen, vm: SeenVm): Step {
+  if (!reports(machine, "hibernating")) return { kind: "announce", state: "hibernating" };
+  const saving = planSave(vm, local);
+  if (saving || !local) return saving ?? settled;
   if (tag === undefined || tag === "unasked" || tag.snapshotId !== local.id) return { kind: "push" };
   if (machine.recordedDigest !== tag.digest) return { kind: "record", digest: tag.digest };
   if (machine.vmId !== "" || machine.ip !== "") return { kind: "clearId" };

@@ -5,21 +5,23 @@
 import { Backoff, Fault, isFault, messageOf, sleep, type Abortable, type Logger } from "@cocoon/core";
 import { keyText, pods as podType, type KubeClient, type ObjectKey } from "@cocoon/kube";
 import { referenceTo, type EventRecorder } from "@cocoon/kube/controller";
-import type { Pod, PodStatus } from "@cocoon/kubelet";
-import type { GuestLogin, Vm, VmRuntime } from "@cocoon/vm";
+import type { Pod } from "@cocoon/kubelet";
+import type { GuestLogin, VmRuntime } from "@cocoon/vm";
 import { readMachine } from "../machine.ts";
 import type { VkMetrics } from "../metrics.ts";
 import { PodWriter } from "../pod-writer.ts";
-import { checkMachine, type CheckResult, type Ping } from "../probes/checks.ts";
-import { probe, type ProbeTimes } from "../probes/probe.ts";
+import type { Ping } from "../probes/checks.ts";
+import type { ProbeTimes } from "../probes/probe.ts";
 import type { Snapshots } from "../snapshots.ts";
 import { assertCpuClass } from "./cpu-class.ts";
 import { deleteMachine } from "./delete.ts";
 import { observeMachine } from "./observe.ts";
 import { planMachine, type Step } from "./plan.ts";
+import { Readiness, type ReportStatus } from "./readiness.ts";
 import { Seat } from "./seat.ts";
-import { applyStep, dropLocal, type StepContext } from "./steps.ts";
-import { statusOf, type Showing, type StatusFacts } from "./status.ts";
+import type { StepContext } from "./step-context.ts";
+import { applyStep } from "./steps.ts";
+import type { StatusFacts } from "./status.ts";
 
 export interface ProviderSettings {
   readonly node: string;
@@ -44,27 +46,26 @@ export interface ProviderParts extends Abortable {
   readonly beforeStep?: (vmName: string, step: string) => Promise<void>;
 }
 
-type Report = (
-  key: ObjectKey,
-  uid: string,
-  status: PodStatus,
-  written?: () => void,
-) => void;
-
 /** More steps than any way through the plan has: a plan that goes in circles ends as an error. */
 const maxSteps = 40;
 
 export class Machines {
   readonly parts: ProviderParts;
   readonly #seats = new Map<string, Seat>();
-  #report: Report = () => undefined;
+  readonly #readiness: Readiness;
 
   constructor(parts: ProviderParts) {
     this.parts = parts;
+    this.#readiness = new Readiness({
+      ...parts,
+      contextOf: (seat) => this.#context(seat),
+      before: (vmName, step) => this.#before(vmName, step),
+      lookAgain: (vmName) => this.lookAgain(vmName),
+    });
   }
 
-  onPodStatus(report: Report): void {
-    this.#report = report;
+  onPodStatus(report: ReportStatus): void {
+    this.#readiness.report = report;
   }
 
   seatOf(key: ObjectKey): Seat | undefined {
@@ -164,8 +165,7 @@ export class Machines {
       writer: seat.writer,
       cloneRoots: parts.settings.cloneRoots,
       login: parts.settings.login,
-      tell: (event) =>
-        parts.events.record(referenceTo(podType, seat.writer.pod as never), event),
+      tell: (event) => parts.events.record(referenceTo(podType, seat.writer.pod), event),
     };
   }
 
@@ -182,9 +182,9 @@ export class Machines {
       const step = planMachine(seen);
       if (step.kind === "settled" || step.kind === "adoptStatic") {
         await this.#before(machine.vm.vmName, "settled");
-        return this.#show(seat, seen.record, signal);
+        return this.#readiness.show(seat, seen.record, signal);
       }
-      if (step.kind === "refuse" && step.reason === "VMGone") return this.#showGone(seat, step);
+      if (step.kind === "refuse" && step.reason === "VMGone") return this.#readiness.showGone(seat, step);
       if (step.kind === "start") await this.#pauseBeforeStart(seat, signal);
       await this.#before(machine.vm.vmName, step.kind);
       await applyStep(context, step, { signal });
@@ -195,7 +195,11 @@ export class Machines {
 
   #tellStep({ tell }: StepContext, step: Step): void {
     if (step.kind === "announce" && step.state === "hibernated")
-      tell({ type: "Normal", reason: "Hibernated", message: "the machine sleeps; its VM is gone from the node" });
+      tell({
+        type: "Normal",
+        reason: "Hibernated",
+        message: "the machine sleeps; its VM is gone from the node",
+      });
     if (step.kind === "restore")
       tell({ type: "Normal", reason: "Woken", message: `restored from ${step.snapshot.digest}` });
   }
@@ -218,136 +222,6 @@ export class Machines {
     } catch (writeError) {
       this.parts.log.warn({ pod: keyText(seat.key), error: messageOf(writeError) }, "failure not published");
     }
-  }
-
-  #showGone(seat: Seat, { reason, message }: { readonly reason: string; readonly message: string }): void {
-    seat.stopProbing();
-    this.#context(seat).tell({ type: "Warning", reason, message });
-    this.#publish(seat, { kind: "ended", reason, message });
-  }
-
-  async #show(seat: Seat, vm: Vm | undefined, signal: AbortSignal): Promise<void> {
-    const machine = readMachine(seat.writer.pod);
-    if (!machine.vm.managed) {
-      const startedAt = seat.writer.pod.metadata.creationTimestamp ?? "";
-      const message = "static machine";
-      this.#publish(seat, { kind: "live", ip: machine.ip, ready: true, message, startedAt, restarts: 0, vmId: "" });
-      await seat.writer.announce({ state: "ready" }, { signal });
-      return;
-    }
-    if (!vm) {
-      seat.stopProbing();
-      return this.#publish(seat, { kind: "asleep" });
-    }
-    const identity = `${vm.id} ${vm.epoch}`;
-    if (seat.probed !== identity) this.#startProbe(seat, vm, identity);
-    else if (seat.showing?.kind === "live" && seat.showing.ready) await this.#publishReady(seat, vm, signal);
-  }
-
-  #startProbe(seat: Seat, vm: Vm, identity: string): void {
-    seat.stopProbing();
-    seat.probing = new AbortController();
-    seat.probed = identity;
-    const { parts } = this;
-    const signal = AbortSignal.any([seat.probing.signal, parts.signal]);
-    void probe({
-      times: parts.settings.probeTimes,
-      signal,
-      check: (options) => this.#check(seat, vm.id, options),
-      onChange: (result) =>
-        seat.exclusively(() =>
-          seat.probed === identity && !seat.ended ? this.#onReadiness(seat, vm, result) : Promise.resolve(),
-        ),
-    });
-  }
-
-  async #check(seat: Seat, vmId: string, options: Abortable): Promise<CheckResult> {
-    const { runtime, ping, metrics } = this.parts;
-    const took = metrics.probeSeconds.startTimer();
-    try {
-      const [vm, address] = await Promise.all([
-        runtime.inspect(vmId, options),
-        runtime.address(vmId, options),
-      ]);
-      const { probePort } = readMachine(seat.writer.pod);
-      if (vm.state !== "running") return { ok: false, message: `vm ${vm.state}` };
-      return await checkMachine({ runtime, vm, address, probePort, ping }, options);
-    } catch (error) {
-      if (isFault(error, "notFound")) return { ok: false, message: "vm gone" };
-      throw error;
-    } finally {
-      took();
-    }
-  }
-
-  async #onReadiness(seat: Seat, vm: Vm, result: CheckResult): Promise<void> {
-    const { signal, runtime, log } = this.parts;
-    try {
-      const ip = (await runtime.address(vm.id, { signal }))?.ip ?? "";
-      const startedAt = (vm.startedAt ?? vm.createdAt).replace(/\.\d+Z$/, "Z");
-      const { restarts } = seat;
-      const showing = { kind: "live" as const, ip, startedAt, restarts, vmId: vm.id };
-      await this.#publishWritten(seat, { ...showing, ready: result.ok, message: result.message }, signal);
-      if (result.ok) await this.#publishReady(seat, vm, signal);
-      else await seat.writer.recordVm({ vmId: vm.id, ip }, { signal });
-    } catch (error) {
-      if (!signal.aborted)
-        log.warn({ pod: keyText(seat.key), error: messageOf(error) }, "readiness not published");
-      seat.probed = "";
-      this.lookAgain(vm.name);
-    }
-  }
-
-  /** `ready` with the address in one patch, after the status; then what the machine slept in is dropped. */
-  async #publishReady(seat: Seat, vm: Vm, signal: AbortSignal): Promise<void> {
-    const ip = seat.showing?.kind === "live" ? seat.showing.ip : "";
-    const { writer } = seat;
-    await writer.announce({ state: "ready", more: writer.vmTexts({ vmId: vm.id, ip }) }, { signal });
-    if (seat.finished === vm.id) return;
-    seat.finished = vm.id;
-    void this.#finishWake(seat, vm);
-  }
-
-  /** Only a machine that is ready again may lose the snapshot it came from; until that worked it is tried again. */
-  async #finishWake(seat: Seat, vm: Vm): Promise<void> {
-    const { signal, snapshots, log } = this.parts;
-    const backoff = new Backoff({ baseMs: 1_000, maxMs: 60_000 });
-    while (!signal.aborted && !seat.ended && seat.finished === vm.id) {
-      try {
-        await seat.exclusively(async () => {
-          const machine = readMachine(seat.writer.pod);
-          if (seat.ended || machine.sleep || seat.finished !== vm.id) return;
-          await this.#before(vm.name, "dropTag");
-          const left = await snapshots?.sleeping(vm.name, { signal });
-          if (left) await snapshots?.drop(vm.name, left.digest, { signal });
-          await this.#before(vm.name, "clearDigest");
-          await dropLocal(this.#context(seat), vm.name, { signal });
-          await seat.writer.recordDigest(null, { signal });
-        });
-        return;
-      } catch (error) {
-        log.warn({ vm: vm.name, error: messageOf(error) }, "old snapshot not dropped; trying again");
-        await sleep(backoff.nextMs(), { signal });
-      }
-    }
-  }
-
-  #publish(seat: Seat, showing: Showing): void {
-    seat.showing = showing;
-    this.#report(seat.key, seat.uid, statusOf(seat.writer.pod, showing, this.parts.settings.status));
-  }
-
-  #publishWritten(seat: Seat, showing: Showing, signal: AbortSignal): Promise<void> {
-    seat.showing = showing;
-    const status = statusOf(seat.writer.pod, showing, this.parts.settings.status);
-    return new Promise((resolve, reject) => {
-      const give = () => reject(new Fault("unavailable", "stopped before the status was written"));
-      signal.addEventListener("abort", give, { once: true });
-      this.#report(seat.key, seat.uid, status, () => {
-        signal.removeEventListener("abort", give);
-        resolve();
-      });
-    });
   }
 
   stop(): void {

@@ -28,40 +28,49 @@ export function statusOf(pod: Pod, showing: Showing, facts: StatusFacts): PodSta
     startTime: pod.status?.startTime ?? pod.metadata.creationTimestamp ?? new Date(0).toISOString(),
     ...(facts.hostIp === "" ? {} : { hostIP: facts.hostIp, hostIPs: [{ ip: facts.hostIp }] }),
   };
-  switch (showing.kind) {
-    case "live":
-      return { ...base, ...liveStatus(pod, showing) };
-    case "asleep":
-      return facts.hibernatedPhase === "Pending"
-        ? { ...base, phase: "Pending", conditions: conditions(false, sleeping), containerStatuses: [] }
-        : {
-            ...base,
-            phase: "Running",
-            conditions: conditions(false, sleeping),
-            containerStatuses: containers(pod, { ready: false, state: { waiting: sleeping } }),
-          };
-    case "ended": {
-      const terminated = { exitCode: 1, reason: showing.reason, message: showing.message };
-      return {
-        ...base,
-        phase: "Failed",
-        reason: showing.reason,
-        message: showing.message,
-        conditions: conditions(false, showing),
-        containerStatuses: containers(pod, { ready: false, state: { terminated } }),
-      };
-    }
-  }
+  return { ...base, ...shownStatus(pod, showing, facts) };
+}
+
+function shownStatus(pod: Pod, showing: Showing, facts: StatusFacts): PodStatus {
+  if (showing.kind === "live") return liveStatus(pod, showing);
+  return showing.kind === "asleep" ? asleepStatus(pod, facts) : endedStatus(pod, showing);
+}
+
+function asleepStatus(pod: Pod, { hibernatedPhase }: StatusFacts): PodStatus {
+  const waiting = containers(pod, { ready: false, state: { waiting: sleeping } });
+  return {
+    phase: hibernatedPhase,
+    conditions: conditions(false, sleeping),
+    containerStatuses: hibernatedPhase === "Running" ? waiting : [],
+  };
+}
+
+function endedStatus(pod: Pod, { reason, message }: Extract<Showing, { kind: "ended" }>): PodStatus {
+  return {
+    phase: "Failed",
+    reason,
+    message,
+    conditions: conditions(false, { reason, message }),
+    containerStatuses: containers(pod, {
+      ready: false,
+      state: { terminated: { exitCode: 1, reason, message } },
+    }),
+  };
 }
 
 function liveStatus(pod: Pod, live: Extract<Showing, { kind: "live" }>): PodStatus {
   return {
     phase: "Running",
     ...(live.ip === "" ? {} : { podIP: live.ip, podIPs: [{ ip: live.ip }] }),
-    conditions: conditions(live.ready, live.ready ? { message: live.message } : {
-      reason: "ContainersNotReady",
-      message: live.message,
-    }),
+    conditions: conditions(
+      live.ready,
+      live.ready
+        ? { message: live.message }
+        : {
+            reason: "ContainersNotReady",
+            message: live.message,
+          },
+    ),
     containerStatuses: containers(pod, {
       ready: live.ready,
       state: { running: { startedAt: live.startedAt } },
