@@ -15,6 +15,7 @@ export type {
 export type { BootableImage, GuestNic, Image, ImageGcReport, ImageStore, SeedFacts } from "./image-store.ts";
 export { LeaseFile, openBridgeNetwork, openUserNetwork, parseLeases } from "./network/index.ts";
 export type { BridgeNetwork, BridgeNetworkOptions, Lease, UserNetworkOptions } from "./network/index.ts";
+export { openQemuRuntime, type QemuOptions } from "./qemu/open.ts";
 export type {
   CloneSpec,
   CpuPolicy,

@@ -56,6 +56,13 @@ export class AgentLinks implements AsyncDisposable {
     }
   }
 
+  /** Hangs up: the guest was started anew. */
+  async forget(directory: string): Promise<void> {
+    const link = this.#links.get(directory);
+    this.#links.delete(directory);
+    if (link) await close(link);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     const links = [...this.#links];
     this.#links.clear();

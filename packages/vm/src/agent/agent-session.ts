@@ -68,7 +68,6 @@ export class AgentSession implements AsyncDisposable {
     try {
       const pong = await session.#ask({ t: "ping" }, signal);
       if (pong.t !== "pong") throw new Fault("internal", `the guest's agent answered a ping with ${pong.t}`);
-      session.#boot = pong.boot;
       return { session, pong };
     } catch (error) {
       channel.destroy();
@@ -106,7 +105,7 @@ export class AgentSession implements AsyncDisposable {
       this.#programs.delete(number);
       throw error;
     }
-    this.#keepAlive ??= setInterval(() => void this.#checkAgent(), keepAliveMs).unref();
+    this.#keepAlive ??= setInterval(() => this.#checkAgent(), keepAliveMs).unref();
     return program;
   }
 
@@ -124,7 +123,11 @@ export class AgentSession implements AsyncDisposable {
     const answer = Promise.withResolvers<GuestAnswer>();
     this.#waiters.set(message.id, answer);
     let timer: NodeJS.Timeout | undefined;
+    let repeated = false;
     const repeat = (afterMs: number) => {
+      // An agent that was started again knows this session only after a ping.
+      if (repeated && message.t !== "ping") this.#send({ t: "ping", id: this.#nextNumber() });
+      repeated = true;
       this.#send(message);
       timer = setTimeout(() => repeat(Math.min(longestRepeatMs, afterMs * 1.5)), afterMs);
     };
@@ -170,6 +173,7 @@ export class AgentSession implements AsyncDisposable {
 
   #take(message: GuestMessage | undefined): void {
     if (!message) return;
+    if (message.t === "pong") this.#noticeBoot(message.boot);
     if ("re" in message) this.#waiters.get(message.re)?.resolve(message);
     else this.#takeNotice(message);
   }
@@ -179,19 +183,18 @@ export class AgentSession implements AsyncDisposable {
     if (notice.t === "exit") this.#programs.delete(notice.x);
   }
 
-  async #checkAgent(): Promise<void> {
-    if (this.#programs.size === 0) return;
-    try {
-      const pong = await this.#ask({ t: "ping" }, AbortSignal.timeout(keepAliveMs * 10));
-      if (pong.t === "pong" && pong.boot !== this.#boot) {
-        this.#boot = pong.boot;
-        this.#failPrograms(
-          new Fault("unavailable", "the guest or its agent was started again; the program is gone"),
-        );
-      }
-    } catch {
-      // A guest that is slow or paused keeps its programs; one that is gone closes the channel.
-    }
+  /** Any answer shows that the agent lives; what it says about itself is looked at in passing. */
+  #checkAgent(): void {
+    if (this.#programs.size > 0) this.#send({ t: "ping", id: this.#nextNumber() });
+  }
+
+  /** Another agent than before has not started our programs. */
+  #noticeBoot(boot: string): void {
+    if (this.#boot !== "" && boot !== this.#boot)
+      this.#failPrograms(
+        new Fault("unavailable", "the guest or its agent was started again; the program is gone"),
+      );
+    this.#boot = boot;
   }
 
   #failPrograms(error: Error): void {

@@ -2,7 +2,7 @@
  * VMs by QEMU: the built-in backend of `VmRuntime`. This class is the port's face; each thing it can do is a file of
  * its own. It owns what lives as long as it does: conversations with guests, open consoles, the monitor.
  */
-import { Fault, type Abortable, type Logger } from "@cocoon/core";
+import { Fault, messageOf, type Abortable, type Logger } from "@cocoon/core";
 import type { Duplex } from "node:stream";
 import { AgentLinks } from "../agent/agent-links.ts";
 import type {
@@ -29,7 +29,7 @@ import { Consoles, readConsoleHistory } from "./console.ts";
 import type { QemuContext } from "./context.ts";
 import { cloneVm, runVm } from "./create.ts";
 import { addressOf, dialGuest } from "./dial.ts";
-import { pauseVm, removeVm, resetVm, resumeVm, startVm, stopVm } from "./lifecycle.ts";
+import { noteRestart, pauseVm, removeVm, resetVm, resumeVm, startVm, stopVm } from "./lifecycle.ts";
 import { Monitor } from "./monitor.ts";
 import { look, operate, show } from "./operate.ts";
 import { Readiness } from "./readiness.ts";
@@ -62,7 +62,7 @@ export class QemuRuntime implements VmRuntime {
       onRunning: (stored) => {
         if (stored.kind === "record") this.#readiness.pursue(stored.record);
       },
-      onReset: (id) => this.#log.info({ vm: id }, "guest restarted"),
+      onReset: (id) => void this.#restarted(id),
       address: async (id) => this.address(id, { signal: AbortSignal.timeout(5_000) }),
     });
   }
@@ -124,7 +124,9 @@ export class QemuRuntime implements VmRuntime {
   }
 
   async reset(ref: string, options: Abortable): Promise<Vm> {
-    return this.#begun(await resetVm(this.#context, ref, options));
+    const record = await resetVm(this.#context, ref, options);
+    await this.#links.forget(this.#context.store.directoryOf(record.id));
+    return this.#begun(record);
   }
 
   async remove(ref: string, options: RemoveVmOptions): Promise<void> {
@@ -209,6 +211,17 @@ export class QemuRuntime implements VmRuntime {
     this.#consoles[Symbol.dispose]();
     await this.#readiness[Symbol.asyncDispose]();
     await this.#links[Symbol.asyncDispose]();
+  }
+
+  /** The guest restarted by itself, and has to be brought to readiness again. */
+  async #restarted(id: string): Promise<void> {
+    try {
+      const record = await noteRestart(this.#context, id);
+      await this.#links.forget(this.#context.store.directoryOf(id));
+      this.#readiness.pursue(record);
+    } catch (error) {
+      this.#log.warn({ vm: id, error: messageOf(error) }, "guest restarted, but it could not be noted");
+    }
   }
 
   async #record(ref: string): Promise<VmRecord> {

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { Fault, messageOf, type Abortable } from "@cocoon/core";
 import type { BootableImage } from "../image-store.ts";
 import type { CloneSpec, RunSpec } from "../runtime.ts";
+import { acquireLock } from "../store/file-lock.ts";
 import { newId } from "../store/ids.ts";
 import { machineFile } from "../store/layout.ts";
 import { recordVersion, type VmRecord } from "../store/vm-record.ts";
@@ -92,7 +93,7 @@ async function make(
   try {
     await store.write(draft, { sync: false });
     await store.claimName(blueprint.name, made.id, options);
-    const nics = await prepareNetwork(draft, blueprint, options);
+    const nics = await prepareNetwork(context, draft, { ...blueprint, ...options });
     const record = await finish({ ...draft, nics: [...nics] }, made.directory);
     await store.write(record);
     return record;
@@ -166,14 +167,16 @@ function machineIdOf(id: string): string {
   return createHash("sha256").update(`machine-id ${id}`).digest("hex").slice(0, 32);
 }
 
+/** Locked, so that nobody who takes back the addresses of dead VMs takes those of one that he has not seen yet. */
 async function prepareNetwork(
+  context: QemuContext,
   record: VmRecord,
-  { network, wish }: Blueprint,
-  options: Abortable,
+  { network, wish, signal }: Blueprint & Abortable,
 ): Promise<VmRecord["nics"]> {
   if (!network) return [];
+  using _lock = await acquireLock(context.store.layout.networkLock, { signal });
   const request = { vmId: record.id, vmName: record.name, cpus: record.config.cpus, wish };
-  return (await network.prepare(request, options)).map(asRecorded);
+  return (await network.prepare(request, { signal })).map(asRecorded);
 }
 
 /** Plain data, as the record keeps it. */

@@ -122,6 +122,14 @@ export function resetVm(context: QemuContext, ref: string, options: Abortable): 
   });
 }
 
+/** A guest that restarted by itself is booting again; it stays who it is. */
+export function noteRestart(context: QemuContext, id: string): Promise<VmRecord> {
+  const signal = AbortSignal.timeout(60_000);
+  return operate(context, { ref: id, action: "exec", signal }, (vm) =>
+    vm.write({ ...vm.record, guest: vm.record.hasAgent ? "booting" : "unknown" }),
+  );
+}
+
 export async function removeVm(context: QemuContext, ref: string, options: RemoveVmOptions): Promise<void> {
   const stored = await context.store.find(ref);
   if (stored.kind === "damaged") return removeDamaged(context, stored.id, options);

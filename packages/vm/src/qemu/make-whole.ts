@@ -6,6 +6,7 @@ import { vmNotFound } from "../store/ids.ts";
 import { clearIntent, type Intent } from "../store/intents.ts";
 import { vmFile } from "../store/layout.ts";
 import type { DiskRecord, VmRecord } from "../store/vm-record.ts";
+import { diskNode } from "./arguments.ts";
 import type { QemuContext } from "./context.ts";
 import { unmake } from "./create.ts";
 import { endEverything } from "./process.ts";
@@ -65,9 +66,10 @@ async function usesLayers(
   disks: readonly DiskRecord[],
   options: Abortable,
 ): Promise<boolean> {
-  const top = disks.find((disk) => !disk.readOnly)?.layers.at(-1)?.file;
+  const index = disks.findIndex((disk) => !disk.readOnly);
+  const node = diskNode(index, disks[index]?.layers.length ?? 0);
   const blocks = await qmp.execute("query-block", options);
-  return top !== undefined && blocks.some((block) => block.inserted?.image.filename.endsWith(`/${top}`));
+  return blocks.some((block) => block.inserted?.["node-name"] === node);
 }
 
 async function layersExist(files: string, disks: readonly DiskRecord[]): Promise<boolean> {

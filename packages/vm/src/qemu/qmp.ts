@@ -22,18 +22,7 @@ const results = {
     package: z.string(),
   }),
   "query-machines": z.array(z.object({ name: z.string(), alias: z.string().optional() })),
-  "query-block": z.array(
-    z.object({
-      qdev: z.string().optional(),
-      inserted: z
-        .object({
-          file: z.string(),
-          "node-name": z.string().optional(),
-          image: z.object({ filename: z.string() }),
-        })
-        .optional(),
-    }),
-  ),
+  "query-block": z.array(z.object({ inserted: z.object({ "node-name": z.string().optional() }).optional() })),
   "query-migrate": migrationStatus,
   stop: nothing,
   cont: nothing,

@@ -50,7 +50,12 @@ export async function recoverAll(context: QemuContext, options: Abortable): Prom
   if (left.length > 0) log.info({ count: left.length }, "removed what dead processes left");
   for (const vm of await store.list()) await recoverVm(context, vm);
   for (const id of await store.withoutRecord()) await recoverWithoutRecord(context, id);
-  const ids = new Set((await store.list()).map((vm) => vm.id));
+  await takeBackAddresses(context, options);
+}
+
+async function takeBackAddresses(context: QemuContext, options: Abortable): Promise<void> {
+  using _lock = await acquireLock(context.store.layout.networkLock, options);
+  const ids = new Set((await context.store.list()).map((vm) => vm.id));
   for (const network of context.networks.values()) await network.reconcile(ids, options);
 }
 

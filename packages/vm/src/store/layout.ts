@@ -8,6 +8,7 @@
  *
  *   <root>/qemu/
  *     open.lock              held while somebody opens the store and tidies it
+ *     network.lock           held while a new VM gets its addresses, and while those of dead VMs are taken back
  *     vms/<id>/              0700; see `vmFile`
  *     names/<name>           text: the id of the VM that has the name; made exclusively, before the VM
  *     changes/<id>           touched after each change of a VM's record: what watchers watch
@@ -22,6 +23,7 @@ import { join } from "node:path";
 export interface StoreLayout {
   readonly root: string;
   readonly openLock: string;
+  readonly networkLock: string;
   readonly vms: string;
   readonly names: string;
   readonly changes: string;
@@ -37,6 +39,7 @@ export function storeLayout(rootDirectory: string): StoreLayout {
   return {
     root,
     openLock: join(root, "open.lock"),
+    networkLock: join(root, "network.lock"),
     vms: join(root, "vms"),
     names: join(root, "names"),
     changes: join(root, "changes"),

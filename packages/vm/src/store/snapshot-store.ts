@@ -139,7 +139,7 @@ export class SnapshotStore {
     await rm(trash, { recursive: true, force: true });
   }
 
-  /** Removes the work of makers that died. */
+  /** Removes the work and the names of makers that died. */
   async sweep(): Promise<readonly string[]> {
     const names = await readdir(this.#layout.work);
     const ids = new Set(names.map((name) => name.replace(/\.lock$/, "")));
@@ -150,6 +150,19 @@ export class SnapshotStore {
       await this.#discardWork(id, undefined);
       await rm(this.#workLock(id), { force: true });
       removed.push(id);
+    }
+    return [...removed, ...(await this.#sweepNames())];
+  }
+
+  async #sweepNames(): Promise<readonly string[]> {
+    using _lock = await this.#lockNames({ signal: AbortSignal.timeout(10_000) });
+    const removed: string[] = [];
+    for (const name of await readdir(this.#layout.snapshotNames)) {
+      const path = join(this.#layout.snapshotNames, name);
+      const holder = (await tryReadFile(path))?.trim() ?? "";
+      if (holder !== "" && (await this.#isThere(holder))) continue;
+      await rm(path, { force: true });
+      removed.push(name);
     }
     return removed;
   }

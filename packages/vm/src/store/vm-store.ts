@@ -31,7 +31,7 @@ export class VmStore {
 
   static async open(rootDirectory: string): Promise<VmStore> {
     const layout = storeLayout(rootDirectory);
-    const { root: _root, openLock: _lock, ...directories } = layout;
+    const { root: _root, openLock: _open, networkLock: _network, ...directories } = layout;
     try {
       for (const directory of Object.values(directories))
         await mkdir(directory, { recursive: true, mode: 0o700 });
