@@ -52,7 +52,12 @@ export interface Kubelet extends AsyncDisposable {
   removeNode(): Promise<void>;
 }
 
-function startEvents({ client, log, nodeName, component = "virtual-kubelet" }: KubeletOptions): EventRecorder {
+function startEvents({
+  client,
+  log,
+  nodeName,
+  component = "virtual-kubelet",
+}: KubeletOptions): EventRecorder {
   return startEventRecorder({ client, log, component, host: nodeName });
 }
 
