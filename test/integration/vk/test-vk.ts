@@ -8,6 +8,7 @@ import { openKubeClient } from "@cocoon/kube";
 import { fixedCredential, openRegistry, type Registry } from "@cocoon/oci";
 import { startRegistry, type RunningRegistry } from "@cocoon/registry";
 import { temporaryDirectory, type TestCluster, type TestNamespace } from "@cocoon/testkit";
+import type { VmRuntime } from "@cocoon/vm";
 import { startVk, type RunningVk, type VkOptions } from "@cocoon/vk";
 import { FakeHost, fakeRuntime } from "./fake-host.ts";
 
@@ -16,7 +17,8 @@ export interface World extends AsyncDisposable {
   readonly namespace: TestNamespace;
   readonly registry: Registry;
   readonly server: RunningRegistry;
-  newNode(options?: { readonly name?: string }): Promise<TestVk>;
+  /** With VMs in memory, or on the runtime given. */
+  newNode(options?: { readonly runtime?: () => Promise<VmRuntime> }): Promise<TestVk>;
   pod(name: string): Promise<PodView | undefined>;
   apply(pod: object): Promise<void>;
   annotate(pod: string, ...changes: string[]): Promise<void>;
@@ -78,8 +80,9 @@ export async function openWorld(cluster: TestCluster): Promise<World> {
     namespace,
     registry,
     server,
-    newNode: async ({ name = `vk-${randomBytes(4).toString("hex")}` } = {}) => {
-      const node = await makeNode({ cluster, name, stack, registry: open });
+    newNode: async ({ runtime } = {}) => {
+      const name = `vk-${randomBytes(4).toString("hex")}`;
+      const node = await makeNode({ cluster, name, stack, registry: open, ...(runtime ? { runtime } : {}) });
       await node.start();
       return node;
     },
@@ -116,9 +119,10 @@ interface NodeParts {
   readonly name: string;
   readonly stack: AsyncDisposableStack;
   readonly registry: () => Registry;
+  readonly runtime?: () => Promise<VmRuntime>;
 }
 
-async function makeNode({ cluster, name, stack, registry }: NodeParts): Promise<TestVk> {
+async function makeNode({ cluster, name, stack, registry, runtime }: NodeParts): Promise<TestVk> {
   const directory = stack.use(await temporaryDirectory());
   const host = new FakeHost(directory.path);
   const [certificate, key] = await Promise.all([
@@ -148,7 +152,7 @@ async function makeNode({ cluster, name, stack, registry }: NodeParts): Promise<
       const oci = parts.use(registry());
       const options: VkOptions = {
         client,
-        runtime: fakeRuntime(host),
+        runtime: runtime ? parts.use(await runtime()) : fakeRuntime(host),
         signal,
         api,
         log: silentLogger,
