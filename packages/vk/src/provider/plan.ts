@@ -44,7 +44,13 @@ export interface Seen {
 
 export type Step =
   | { readonly kind: "settled" }
-  | { readonly kind: "refuse"; readonly reason: string; readonly message: string }
+  | {
+      readonly kind: "refuse";
+      readonly reason: string;
+      readonly message: string;
+      /** Somebody else is expected to change that: look again soon. */
+      readonly waits?: boolean;
+    }
   | { readonly kind: "announce"; readonly state: LifecycleState }
   | { readonly kind: "dropLocal" }
   | { readonly kind: "save"; readonly vmId: string }
@@ -197,6 +203,7 @@ function unprovenOwner(seen: Seen, tag: SleepingSnapshot): Step | undefined {
   if (proven) return undefined;
   return {
     kind: "refuse",
+    waits: true,
     reason: "HibernateEvidenceUnavailable",
     message: `machine ${machine.vm.vmName} was put to sleep on node ${tag.fromNode}, which has not confirmed that its VM is gone; waiting for it, or fence it with the out-of-service taint`,
   };

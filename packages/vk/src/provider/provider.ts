@@ -216,7 +216,7 @@ export class Machines {
     if (signal.aborted) return;
     const machine = readMachine(seat.writer.pod);
     const permanent = error instanceof Fault && !error.traits.retry;
-    const state = permanent || machine.lifecycle.state === "" ? "failed" : machine.lifecycle.state;
+    const state = permanent ? "failed" : machine.lifecycle.state || "creating";
     try {
       await seat.writer.announce({ state, message: messageOf(error).slice(0, 1000) }, { signal });
     } catch (writeError) {

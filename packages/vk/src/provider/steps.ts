@@ -16,7 +16,8 @@ export async function applyStep(context: StepContext, step: Step, options: Abort
     case "adoptStatic":
       return;
     case "refuse":
-      throw new Fault("preconditionFailed", step.message);
+      context.tell({ type: "Warning", reason: step.reason, message: step.message });
+      throw new Fault(step.waits ? "unavailable" : "preconditionFailed", step.message);
     case "announce":
       await writer.announce({ state: step.state }, options);
       return;
