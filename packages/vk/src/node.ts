@@ -31,7 +31,7 @@ export interface HostResources {
   readonly hugepagesBytes: number;
 }
 
-export async function readHostResources(rootDirectory: string): Promise<HostResources> {
+async function readHostResources(rootDirectory: string): Promise<HostResources> {
   const [memory, disk] = await Promise.all([readFile("/proc/meminfo", "utf8"), statfs(rootDirectory)]);
   const kibibytes = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+)`, "m").exec(memory)?.[1] ?? 0);
   return {

@@ -26,7 +26,7 @@ import type { VkMetrics } from "./metrics.ts";
 import type { SleepingSnapshot } from "./provider/plan.ts";
 
 /** Set by the node that put the machine to sleep, after its VM was removed: nothing else runs that machine. */
-export const sealTag = "hibernated";
+const sealTag = "hibernated";
 
 export interface SnapshotsOptions {
   readonly registry: Registry;

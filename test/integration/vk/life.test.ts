@@ -47,7 +47,7 @@ test("a pod becomes a machine, is reached through the API server, and goes with 
   assert.equal(await world.tagged(vmName, "hibernate"), undefined);
 });
 
-test("a port of the guest is reached by port-forward", async () => {
+test("a machine with a probe port is ready when that port answers", async () => {
   await using world = await openWorld(cluster);
   const node = await world.newNode();
   const server = createServer((socket) => socket.on("error", () => undefined).end("from the guest"));

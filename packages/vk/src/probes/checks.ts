@@ -19,7 +19,7 @@ export interface CheckTarget {
   readonly ping: Ping | undefined;
 }
 
-export type CheckKind = "tcp" | "agent" | "ping" | "ssh" | "address";
+type CheckKind = "tcp" | "agent" | "ping" | "ssh" | "address";
 
 const checkTimeoutMs = 3_000;
 const sshPort = 22;

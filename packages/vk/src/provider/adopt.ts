@@ -21,14 +21,14 @@ export interface AdoptOptions extends Abortable {
 }
 
 /** A pod, as far as the claim to a VM goes. */
-export interface Claim {
+interface Claim {
   readonly vmName: string;
   readonly node: string;
   /** The machine was brought up there. */
   readonly lives: boolean;
 }
 
-export type OrphanAction = "nothing" | "alert" | "destroy" | "freeze";
+type OrphanAction = "nothing" | "alert" | "destroy" | "freeze";
 
 /** Names that this program gives; VMs of anybody else on the host are none of its business. */
 const ours = /^vk-/;

@@ -28,7 +28,7 @@ export function isDisrupted(pod: Pod): boolean {
 }
 
 /** Whether the machine is to sleep instead of to end. */
-export function endsAsleep({ disrupted, machine, hasRegistry }: SeenDeletion): boolean {
+function endsAsleep({ disrupted, machine, hasRegistry }: SeenDeletion): boolean {
   return hasRegistry && (disrupted || machine.sleep);
 }
 

@@ -23,7 +23,7 @@ import type { StepContext } from "./step-context.ts";
 import { applyStep } from "./steps.ts";
 import type { StatusFacts } from "./status.ts";
 
-export interface ProviderSettings {
+interface ProviderSettings {
   readonly node: string;
   readonly status: StatusFacts;
   readonly cloneRoots: readonly string[];

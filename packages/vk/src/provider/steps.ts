@@ -88,7 +88,7 @@ async function doSleepStep(context: StepContext, step: SleepStep, options: Abort
 }
 
 /** What is saved is exactly where the VM stands: nothing it does afterwards can be lost. */
-export async function saveFrozen(context: StepContext, vmId: string, options: Abortable): Promise<void> {
+async function saveFrozen(context: StepContext, vmId: string, options: Abortable): Promise<void> {
   const { metrics, runtime } = context;
   const took = metrics.saveSeconds.startTimer();
   try {
@@ -111,7 +111,7 @@ export async function goOn(context: StepContext, cause: unknown, options: Aborta
   context.log.warn({ vm: name, error: messageOf(cause) }, "push failed; the machine goes on");
 }
 
-export async function removeVm(context: StepContext, vmId: string, options: Abortable): Promise<void> {
+async function removeVm(context: StepContext, vmId: string, options: Abortable): Promise<void> {
   try {
     await context.runtime.remove(vmId, { force: true, ...options });
   } catch (error) {
