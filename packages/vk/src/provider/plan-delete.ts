@@ -28,8 +28,8 @@ export function isDisrupted(pod: Pod): boolean {
 }
 
 /** Whether the machine is to sleep instead of to end. */
-function endsAsleep({ disrupted, machine, hasRegistry }: SeenDeletion): boolean {
-  return hasRegistry && (disrupted || machine.sleep);
+function endsAsleep({ disrupted, machine }: SeenDeletion): boolean {
+  return disrupted || machine.sleep;
 }
 
 export function planDeletion(seen: SeenDeletion): DeletionStep {
@@ -53,6 +53,7 @@ function planEndAsleep(seen: SeenDeletion): DeletionStep {
   const nothingToKeep = !vm && (tag === undefined || tag === "unasked");
   if (nothingToKeep) return { kind: "settled" };
   const step = planSleep({ ...seen, machine: { ...machine, sleep: true } });
-  if (step.kind !== "settled" && step.kind !== "refuse") return step;
+  // What cannot sleep is kept: nobody asked for its end.
+  if (step.kind !== "settled" && (vm || step.kind !== "refuse")) return step;
   return !vm && local && !machine.keepSnapshot ? { kind: "dropLocal" } : { kind: "settled" };
 }

@@ -202,6 +202,11 @@ const deletions: readonly (readonly [string, SeenDeletion, string])[] = [
     dying({ vm: running, disrupted: true, machine: machine({ lifecycle: hibernating }) }),
     "save",
   ],
+  [
+    "disrupted, and no place to sleep in",
+    dying({ vm: running, disrupted: true, hasRegistry: false }),
+    "refuse",
+  ],
   ["disrupted, nothing left", dying({ disrupted: true }), "settled"],
   [
     "asleep already",

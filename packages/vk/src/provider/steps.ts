@@ -16,8 +16,7 @@ export async function applyStep(context: StepContext, step: Step, options: Abort
     case "adoptStatic":
       return;
     case "refuse":
-      context.tell({ type: "Warning", reason: step.reason, message: step.message });
-      throw new Fault(step.waits ? "unavailable" : "preconditionFailed", step.message);
+      return refuse(context, step);
     case "announce":
       await writer.announce({ state: step.state }, options);
       return;
@@ -41,6 +40,11 @@ export async function applyStep(context: StepContext, step: Step, options: Abort
     default:
       return bringUp(context, step, options);
   }
+}
+
+function refuse({ tell }: StepContext, { reason, message, waits }: Doing<"refuse">): never {
+  tell({ type: "Warning", reason, message });
+  throw new Fault(waits ? "unavailable" : "preconditionFailed", message);
 }
 
 function nameOf({ writer }: StepContext): string {
