@@ -27,11 +27,7 @@ const fileSchema = z.looseObject({
   chunks: z.array(z.string()).max(maxChunksPerFile).optional(),
 });
 
-<<<<<<< HEAD
-const snapshotConfigSchema = z.looseObject({
-=======
 export const snapshotConfigSchema = z.looseObject({
->>>>>>> vk
   schemaVersion: z.enum(["v1", "v2", "packed-v1"]),
   snapshotId: z.string(),
   description: z.string().optional(),

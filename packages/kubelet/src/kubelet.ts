@@ -8,7 +8,7 @@ import {
   type KubeConnection,
   type ResourceType,
 } from "@cocoon/kube";
-import { startEventRecorder, type EventRecorder } from "@cocoon/kube/controller";
+import { startEventRecorder } from "@cocoon/kube/controller";
 import { createAuthenticator } from "./api/authentication.ts";
 import { createAuthorizer } from "./api/authorization.ts";
 import { startKubeletApi } from "./api/server.ts";
@@ -52,45 +52,16 @@ export interface Kubelet extends AsyncDisposable {
   removeNode(): Promise<void>;
 }
 
-function startEvents({
-  client,
-  log,
-  nodeName,
-  component = "virtual-kubelet",
-}: KubeletOptions): EventRecorder {
-  return startEventRecorder({ client, log, component, host: nodeName });
-}
-
 /** Resolves when the node is registered and pods are being worked on. Ending it leaves the provider's pods alone. */
 export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const { client, nodeName, provider, log, signal } = options;
   const registry = options.registry ? { registry: options.registry } : {};
   await using stack = new AsyncDisposableStack();
   const caches = stack.use(openCaches({ client, log }));
-<<<<<<< HEAD
   const source = stack.use(caches.open(pods, { fieldSelector: `spec.nodeName=${nodeName}` }));
   const component = options.component ?? "virtual-kubelet";
   const events = stack.use(startEventRecorder({ client, log, component, host: nodeName }));
   const api = stack.use(await startApi(options, () => [...source.list()]));
-=======
-  const source = stack.use(
-    caches.open(podType as unknown as ResourceType<Pod>, { fieldSelector: `spec.nodeName=${nodeName}` }),
-  );
-  const events = stack.use(startEvents(options));
-  let described: Omit<NodeDescription, "kubeletPort"> | undefined;
-  const api = stack.use(
-    await startKubeletApi({
-      ...options.api,
-      provider,
-      authenticate: createAuthenticator(client, log),
-      authorize: createAuthorizer(client, nodeName),
-      assignedPods: () => [...source.list()],
-      configuration: options.configuration,
-      log,
-      ...(registry ? { registry } : {}),
-    }),
-  );
->>>>>>> vk
   await source.synced({ signal });
   const { node, described } = await register(options, api.port);
   stack.use(node);
