@@ -29,7 +29,6 @@ import { collectionPath, queryText } from "./request-path.ts";
 import {
   readFrame,
   readPage,
-  tryPeekContinueToken,
   type Frame,
   type FrameContext,
   type MalformedFrame,
@@ -115,7 +114,7 @@ export function watchBatches<T extends KubeObject>(
 const defaults = {
   firstList: "pages",
   laterLists: "stream",
-  pageSize: 250,
+  pageSize: 500,
   idleTimeoutMs: 150_000,
   serverTimeoutSeconds: 300,
   maxObjectBytes: 64 * 1024 * 1024,
@@ -186,7 +185,6 @@ class Watcher<T extends KubeObject> {
     yield* this.#events({ sendInitialEvents: true, resourceVersionMatch: "NotOlderThan" });
   }
 
-  /** While one page is parsed, the server already writes the next. */
   async *#pagedList(): Batches<T> {
     yield this.#batch([{ kind: "relisting" }]);
     const { pageSize, idleTimeoutMs, maxObjectBytes } = this.#tuning;
@@ -201,10 +199,7 @@ class Watcher<T extends KubeObject> {
     let version: string;
     let token: string | undefined;
     do {
-      const text = await texts.take(token);
-      const next = tryPeekContinueToken(text);
-      if (next) texts.prefetch(next);
-      const page = readPage(text, this.#context);
+      const page = readPage(await texts.take(token), this.#context);
       yield this.#batch(page.frames.map((frame) => this.#listed(frame)));
       ({ resourceVersion: version, continueToken: token } = page);
     } while (token !== undefined);
