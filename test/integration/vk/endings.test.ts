@@ -59,8 +59,12 @@ test("policy never: the machine goes without a snapshot; a failed push keeps it"
     await world.apply(machinePod(name, node.name, { ...runMachine(vmName), [policy]: name }));
     await reaches(world, name, "ready");
   }
+  await cluster.kubectl(["delete", "pod", "never", "-n", world.namespace.name]);
+  await gone(world, "never");
+  assert.equal(await world.tagged(`vk-${world.namespace.name}-never`, "latest"), undefined);
+  assert.equal(node.host.guests.size, 1);
   await world.server.stop();
-  await cluster.kubectl(["delete", "pod", "never", "always", "-n", world.namespace.name, "--wait=false"]);
+  await cluster.kubectl(["delete", "pod", "always", "-n", world.namespace.name, "--wait=false"]);
   await eventually(
     async () => {
       const told = await cluster.kubectl(["get", "events", "-n", world.namespace.name]);
