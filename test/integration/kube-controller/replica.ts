@@ -11,8 +11,8 @@ import { guardedClient, lead, type Leadership } from "@cocoon/kube/controller";
 export const replicaScript = import.meta.filename;
 export const counterName = "counter";
 
-/** Short, so that tests need not wait; the proportions are those of the defaults. */
-export const times = { leaseDurationMs: 6_000, renewDeadlineMs: 4_000, retryPeriodMs: 800 };
+/** Shorter than the defaults, so that tests need not wait, but long enough for a busy machine. */
+export const times = { leaseDurationMs: 10_000, renewDeadlineMs: 7_000, retryPeriodMs: 1_000 };
 
 /** Consecutive acts of one leader. */
 export interface Reign {
