@@ -4,10 +4,19 @@ import { once } from "node:events";
 import { test } from "node:test";
 import tls from "node:tls";
 import { sleep } from "@cocoon/core";
-import { configMaps, customResourceDefinitions, type KubeClient, type KubeConnection } from "@cocoon/kube";
+import {
+  configMaps,
+  customResourceDefinitions,
+  secrets,
+  type KubeClient,
+  type KubeConnection,
+} from "@cocoon/kube";
 import { allow, startAdmissionServer, type AdmissionServer } from "@cocoon/kube/admission";
 import {
   conversionWebhook,
+  createAuthority,
+  issueServingPair,
+  secretStore,
   systemClock,
   type BuiltInCertificates,
   type BundleTarget,
@@ -333,4 +342,33 @@ test("a Secret that another program keeps is refused and left alone", async (t) 
     code: "invalid",
     message: new RegExp(`Secret ${namespace}/webhook-certs holds a certificate without its authority's key`),
   });
+});
+
+test("a Secret in another program's layout is taken over as it is, with what else is in it", async (t) => {
+  const cluster = await sharedControlPlane();
+  const stack = new AsyncDisposableStack();
+  t.after(() => stack.disposeAsync());
+  const namespace = stack.use(await cluster.newNamespace()).name;
+  const client = stack.use(await openTestClient(cluster));
+  const validity = { nowMs: Date.now(), forMs: 9 * 365 * 24 * hourMs, backdateMs: hourMs };
+  const authority = await createAuthority("other", validity);
+  const pair = await issueServingPair(authority, { commonName: "x", hosts: ["127.0.0.1"] }, validity);
+  const stringData = {
+    "ca-cert.pem": authority.certificate,
+    "ca-key.pem": authority.privateKey,
+    "tls.crt": pair.certificate,
+    "tls.key": pair.privateKey,
+    "cert.pem": "kept",
+  };
+  const key = { namespace, name: "others-certs" };
+  await client.create(secrets, { metadata: { ...key, labels: { app: "other" } }, stringData }, { signal });
+  const rename = { "ca.crt": "ca-cert.pem", "ca.key": "ca-key.pem" };
+  const store = secretStore({ client, key, rename });
+  const certificates = stack.use(await startCertificates({ client, namespace, targets: [], store }));
+  assert.equal(certificates.current().certificate, pair.certificate);
+  assert.equal(certificates.caBundle(), authority.certificate);
+  const { data = {}, metadata } = await client.get(secrets, key, { signal });
+  assert.equal(Buffer.from(data["cert.pem"] ?? "", "base64").toString(), "kept");
+  assert.deepEqual(metadata.labels, { app: "other" });
+  assert.deepEqual(Object.keys(data).toSorted(), Object.keys(stringData).toSorted());
 });

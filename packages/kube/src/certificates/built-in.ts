@@ -6,6 +6,9 @@
  * step if one is due (rotation-plan.ts), bring the targets up to date. The targets are read before the store: a bundle
  * is written only over one that was there before the store was read, so a replica that slept in between cannot put an
  * old bundle over a new one.
+ *
+ * Rights needed: get, create and update on the Secret, get and patch on the targets; with a connection also list and
+ * watch on both. Rules may name the objects, except for create.
  */
 import {
   Backoff,
