@@ -12,7 +12,7 @@ export {
   type CredentialSource,
   type DockerCredentialOptions,
 } from "./registry/credentials.ts";
-export { openRegistry, Registry, type RegistryOptions } from "./registry/registry.ts";
+export { openRegistry, Registry, type ApiCall, type RegistryOptions } from "./registry/registry.ts";
 export {
   Repository,
   type ManifestHead,

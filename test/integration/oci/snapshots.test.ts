@@ -145,7 +145,7 @@ describe("snapshots in our registry", () => {
       const before = await contentOfMachine(vm);
       await runMachine(vm, random);
       const child = fork(
-        join(import.meta.dirname, "push-child.ts"),
+        join(import.meta.dirname, "../../../packages/oci/src/testing/push-worker.ts"),
         [vm, world.server.url, join(world.path, "node")],
         {
           env: { ...process.env, TEST_PASSWORD: world.password },

@@ -7,7 +7,7 @@ import { Fault, isFault, toFault, type Abortable } from "@cocoon/core";
 import { DigestCheck } from "../digest.ts";
 import { startDirectory, type DirectoryBuild } from "../snapshot/build-directory.ts";
 import { envelopeName } from "../snapshot/file-name.ts";
-import { parseJson } from "../snapshot/read-snapshot.ts";
+import { parseJson } from "../parse-json.ts";
 import { SegmentWriter } from "../snapshot/segments.ts";
 import { dataBytes, readSparseMap, type Extent } from "../snapshot/sparse-map.ts";
 import { ByteStream } from "./byte-stream.ts";

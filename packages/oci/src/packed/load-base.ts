@@ -4,7 +4,7 @@ import { isFault, messageOf, type Abortable, type Logger } from "@cocoon/core";
 import type { ChunkStore } from "../chunks/chunk-store.ts";
 import { tryReadDigest } from "../digest.ts";
 import type { Repository } from "../registry/repository.ts";
-import { parseJson } from "../snapshot/read-snapshot.ts";
+import { parseJson } from "../parse-json.ts";
 import { indexLimitBytes, readIndex, type SnapshotIndex } from "./index-codec.ts";
 import type { BaseSnapshot } from "./reuse-plan.ts";
 

@@ -3,10 +3,11 @@ import { isRepository } from "@cocoon/contract";
 import { Fault, type Abortable } from "@cocoon/core";
 import { readRegistryAddress, type RegistryAddress } from "./address.ts";
 import { fixedCredential, type CredentialSource } from "./credentials.ts";
+import { parseJson } from "../parse-json.ts";
 import { catalogPage, listPages } from "./listing.ts";
 import { Repository } from "./repository.ts";
 import { describe, Transport, type RetryOptions } from "./transport.ts";
-import { faultOf, type WireRequest } from "./wire.ts";
+import { faultOf, readBody, type WireRequest } from "./wire.ts";
 
 export interface RegistryOptions {
   /** `host[:port][/prefix]`, or with `http://` or `https://` in front. */
@@ -22,6 +23,14 @@ export interface RegistryOptions {
   readonly answerTimeoutMs?: number;
   readonly idleTimeoutMs?: number;
 }
+
+export interface ApiCall {
+  readonly method: "GET" | "POST" | "DELETE";
+  readonly path: string;
+  readonly body?: unknown;
+}
+
+const apiAnswerBytes = 64 * 1024 * 1024;
 
 export class Registry implements AsyncDisposable {
   readonly address: RegistryAddress;
@@ -74,6 +83,25 @@ export class Registry implements AsyncDisposable {
     const request = this.#request("/v2/_catalog", ["registry:catalog:*"]);
     const assertRegistry = (each: Abortable) => this.#assertRegistry(each);
     return listPages({ transport: this.#transport, request, read: catalogPage, assertRegistry }, options);
+  }
+
+  /**
+   * A call beside the distribution API, such as the administration of our own server. The answer's JSON; a Fault when
+   * it is not a success.
+   */
+  async call({ method, path, body }: ApiCall, { signal }: Abortable): Promise<unknown> {
+    const request: WireRequest = {
+      ...this.#request(path, []),
+      method,
+      repeatable: method !== "POST",
+      ...(body === undefined
+        ? {}
+        : { body: Buffer.from(JSON.stringify(body)), headers: { "content-type": "application/json" } }),
+    };
+    const response = await this.#transport.send(request, { signal });
+    if (response.status < 200 || response.status > 299) throw await faultOf(response, describe(request));
+    const bytes = await readBody(response, apiAnswerBytes);
+    return bytes.length === 0 ? undefined : parseJson(bytes, `answer to ${path}`);
   }
 
   /** A 200 or a demand for credentials at `/v2/` is how a registry shows itself. A yes is remembered. */

@@ -11,6 +11,7 @@ import {
 } from "@cocoon/contract";
 import { Fault, type Abortable } from "@cocoon/core";
 import { z } from "zod";
+import { parseJson } from "../parse-json.ts";
 import type { Repository, StoredManifest } from "../registry/repository.ts";
 
 export interface FoundSnapshot {
@@ -84,12 +85,4 @@ export async function resolveManifest(
   if (!child)
     throw new Fault("invalid", `${repository.name}:${reference} is an index without a usable entry`);
   return repository.getManifest(child.digest, options);
-}
-
-export function parseJson(bytes: Uint8Array, what: string): unknown {
-  try {
-    return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("utf8"));
-  } catch (error) {
-    throw new Fault("invalid", `the ${what} is not JSON`, { cause: error });
-  }
 }

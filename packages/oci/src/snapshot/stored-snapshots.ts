@@ -4,7 +4,7 @@ import { Fault, type Abortable } from "@cocoon/core";
 import { readDigest } from "../digest.ts";
 import { contentOf } from "../registry/blob-content.ts";
 import type { Repository } from "../registry/repository.ts";
-import { parseJson } from "./read-snapshot.ts";
+import { parseJson } from "../parse-json.ts";
 
 export interface RetagOptions extends Abortable {
   readonly repository: Repository;
