@@ -27,7 +27,7 @@ const fileSchema = z.looseObject({
   chunks: z.array(z.string()).max(maxChunksPerFile).optional(),
 });
 
-export const snapshotConfigSchema = z.looseObject({
+const snapshotConfigSchema = z.looseObject({
   schemaVersion: z.enum(["v1", "v2", "packed-v1"]),
   snapshotId: z.string(),
   description: z.string().optional(),
