@@ -57,7 +57,7 @@ async function look(client: KubeClient): Promise<Reflection> {
 }
 
 async function writePair(server: FakeApiServer, name: string): Promise<{ cert: string; key: string }> {
-  const pair = await server.authority.issue(name);
+  const pair = await server.authority.issue(`CN=${name}`);
   const cert = join(server.directory, "me.crt");
   const key = join(server.directory, "me.key");
   await writeFile(`${cert}.new`, pair.cert);
@@ -141,8 +141,8 @@ test("client certificates are read again when the files change; running streams 
 
 test("mistakes in certificates and keys name their field", async () => {
   await using server = await startMirror();
-  const { cert, key } = await server.authority.issue("me");
-  const stranger = await server.authority.issue("stranger");
+  const { cert, key } = await server.authority.issue("CN=me");
+  const stranger = await server.authority.issue("CN=stranger");
   const data = (text: string) => Buffer.from(text).toString("base64");
   const open = async (parts: Parameters<FakeApiServer["kubeconfig"]>[0]) =>
     openKubeClient({ kubeconfig: await server.kubeconfig(parts), signal });
@@ -183,7 +183,7 @@ test("an expired client certificate is named when the server refuses it", async 
     (_request, response) => sendJson(response, 401, statusBody(401, "Unauthorized")),
     { requestCert: true },
   );
-  const expired = await server.authority.issue("me", { expired: true });
+  const expired = await server.authority.issue("CN=me", { expired: true });
   const cert = join(server.directory, "expired.crt");
   const key = join(server.directory, "expired.key");
   await writeFile(cert, expired.cert);
@@ -310,7 +310,7 @@ test("a credential plugin is asked once for many calls, and again when its crede
 test("a plugin may hand out a client certificate", async () => {
   await using server = await startMirror();
   const plugin = await writePlugin(server);
-  const { cert, key } = await server.authority.issue("by-plugin");
+  const { cert, key } = await server.authority.issue("CN=by-plugin");
   await writeFile(plugin.credential, execCredential({ clientCertificateData: cert, clientKeyData: key }));
   const kubeconfig = await server.kubeconfig({ user: { exec: { command: plugin.command } } });
   await using client = await openKubeClient({ kubeconfig, signal });

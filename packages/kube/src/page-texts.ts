@@ -1,4 +1,7 @@
-/** The pages of a list as text, with the next one on its way while one is worked on. */
+/**
+ * The pages of a list as text. A page names the next one in its first bytes, so the next one is asked for as soon as
+ * those are here: the server writes while we read and parse.
+ */
 import { Fault } from "@cocoon/core";
 import type { ByteStream } from "./client.ts";
 import { IdleGuard } from "./idle-guard.ts";
@@ -10,25 +13,35 @@ export interface PageSource {
   readonly idleTimeoutMs: number;
 }
 
+/** Pages that are on their way or wait to be taken. More would only take memory. */
+const mostAhead = 2;
+
 export class PageTexts implements Disposable {
   readonly #source: PageSource;
   readonly #stop = new AbortController();
-  #ahead: { readonly token: string; readonly text: Promise<string> } | undefined;
+  readonly #ahead = new Map<string, Promise<string>>();
+  /** The page to be asked for when there is room again. */
+  #next: string | undefined;
 
   constructor(source: PageSource) {
     this.#source = source;
   }
 
   take(token: string | undefined): Promise<string> {
-    const ahead = this.#ahead;
-    this.#ahead = undefined;
-    return ahead !== undefined && ahead.token === token ? ahead.text : this.#fetch(token);
+    const ahead = token === undefined ? undefined : this.#ahead.get(token);
+    if (token !== undefined) this.#ahead.delete(token);
+    const text = ahead ?? this.#fetch(token);
+    if (this.#next !== undefined) this.#prefetch(this.#next);
+    return text;
   }
 
-  prefetch(token: string): void {
+  #prefetch(token: string): void {
+    this.#next = token;
+    if (this.#ahead.size >= mostAhead || this.#ahead.has(token)) return;
+    this.#next = undefined;
     const text = this.#fetch(token);
     text.catch(() => {}); // whoever takes it sees the failure
-    this.#ahead = { token, text };
+    this.#ahead.set(token, text);
   }
 
   async #fetch(token: string | undefined): Promise<string> {
@@ -41,6 +54,7 @@ export class PageTexts implements Disposable {
     let size = 0;
     for await (const chunk of stream.chunks) {
       guard.touch();
+      if (size === 0) this.#peek(chunk);
       parts.push(chunk);
       size += chunk.length;
       if (size > maxBytes) throw new Fault("tooLarge", `a page of the list is longer than ${maxBytes} bytes`);
@@ -48,8 +62,16 @@ export class PageTexts implements Disposable {
     return Buffer.concat(parts, size).toString("utf8");
   }
 
+  #peek(firstChunk: Buffer): void {
+    const token = beginning.exec(firstChunk.toString("latin1", 0, 4096))?.[1];
+    if (token !== undefined) this.#prefetch(token);
+  }
+
   /** Lets go of what is still on its way. */
   [Symbol.dispose](): void {
     this.#stop.abort(new Error("the list is no longer wanted"));
   }
 }
+
+/** How lists of built-in kinds begin. Others have their items first; their pages come one after the other. */
+const beginning = /^\{"kind":"\w+","apiVersion":"[\w./]+","metadata":\{[^{}]*"continue":"([\w=-]+)"/;

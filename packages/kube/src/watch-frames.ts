@@ -79,13 +79,6 @@ export interface Page<T> {
   readonly continueToken: string | undefined;
 }
 
-const beginning = /^\{"kind":"\w+","apiVersion":"[\w./]+","metadata":\{[^{}]*"continue":"([\w=-]+)"/;
-
-/** The continue token of a page that is not parsed yet; undefined when it is not where it usually is. */
-export function tryPeekContinueToken(text: string): string | undefined {
-  return beginning.exec(text.slice(0, 4096))?.[1];
-}
-
 interface WireList {
   readonly metadata?: { readonly resourceVersion?: unknown; readonly continue?: string } | null;
   readonly items?: readonly unknown[] | null;

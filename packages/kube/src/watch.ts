@@ -29,7 +29,6 @@ import { collectionPath, queryText } from "./request-path.ts";
 import {
   readFrame,
   readPage,
-  tryPeekContinueToken,
   type Frame,
   type FrameContext,
   type MalformedFrame,
@@ -115,7 +114,7 @@ export function watchBatches<T extends KubeObject>(
 const defaults = {
   firstList: "pages",
   laterLists: "stream",
-  pageSize: 250,
+  pageSize: 500,
   idleTimeoutMs: 150_000,
   serverTimeoutSeconds: 300,
   maxObjectBytes: 64 * 1024 * 1024,
@@ -127,6 +126,8 @@ const mostBrokenStreams = 3;
 /** A watch that ends sooner than this without a word is a failure, not the end of its time. */
 const tooShortMs = 1_000;
 const failuresWorthAWarning = 3;
+/** An answer that has not begun by then will not. */
+const beginTimeoutMs = 30_000;
 
 type Batches<T> = AsyncGenerator<WatchBatch<T>, void, undefined>;
 type Query = Readonly<Record<string, string | number | boolean | undefined>>;
@@ -139,6 +140,7 @@ class Watcher<T extends KubeObject> {
   readonly #log: Logger;
   readonly #backoff: Backoff;
   readonly #context: FrameContext<T>;
+  readonly #silence: Fault;
   /** Where the next watch goes on; undefined = everything must be listed again. */
   #version: string | undefined;
   #listMethod: ListMethod;
@@ -151,6 +153,7 @@ class Watcher<T extends KubeObject> {
     this.#options = options;
     this.#tuning = { ...defaults, ...options.tuning };
     this.#listMethod = this.#tuning.firstList;
+    this.#silence = new Fault("timeout", `the server was silent for ${this.#tuning.idleTimeoutMs} ms`);
     this.#log = (options.log ?? silentLogger).child({ watch: resourceName(type) });
     this.#backoff = options.tuning?.backoff ?? new Backoff({ baseMs: 200, maxMs: 30_000, jitter: 0.5 });
     this.#context = {
@@ -182,7 +185,6 @@ class Watcher<T extends KubeObject> {
     yield* this.#events({ sendInitialEvents: true, resourceVersionMatch: "NotOlderThan" });
   }
 
-  /** While one page is parsed, the server already writes the next. */
   async *#pagedList(): Batches<T> {
     yield this.#batch([{ kind: "relisting" }]);
     const { pageSize, idleTimeoutMs, maxObjectBytes } = this.#tuning;
@@ -197,10 +199,7 @@ class Watcher<T extends KubeObject> {
     let version: string;
     let token: string | undefined;
     do {
-      const text = await texts.take(token);
-      const next = tryPeekContinueToken(text);
-      if (next) texts.prefetch(next);
-      const page = readPage(text, this.#context);
+      const page = readPage(await texts.take(token), this.#context);
       yield this.#batch(page.frames.map((frame) => this.#listed(frame)));
       ({ resourceVersion: version, continueToken: token } = page);
     } while (token !== undefined);
@@ -232,10 +231,7 @@ class Watcher<T extends KubeObject> {
   }
 
   async *#read(stream: ByteStream, take: (chunk: Buffer, batch: WatchEvent<T>[]) => void): Batches<T> {
-    const { idleTimeoutMs } = this.#tuning;
-    using guard = new IdleGuard(idleTimeoutMs, () => {
-      stream.cancel(new Fault("timeout", `the server was silent for ${idleTimeoutMs} ms`));
-    });
+    using guard = new IdleGuard(this.#tuning.idleTimeoutMs, () => stream.cancel(this.#silence));
     for await (const chunk of stream.chunks) {
       guard.pause(); // while the consumer works, the silence is ours
       const before = this.#version;
@@ -284,7 +280,8 @@ class Watcher<T extends KubeObject> {
     const { namespace, labelSelector, fieldSelector } = this.#options;
     const path =
       collectionPath(this.#type, namespace) + queryText({ ...query, labelSelector, fieldSelector });
-    return this.#client.stream({ path, signal, verb, resource: resourceName(this.#type) });
+    const timeoutMs = Math.min(beginTimeoutMs, this.#tuning.idleTimeoutMs);
+    return this.#client.stream({ path, signal, timeoutMs, verb, resource: resourceName(this.#type) });
   }
 
   /** The server answers as it should: the next trouble starts with a short pause again. */
@@ -302,6 +299,10 @@ class Watcher<T extends KubeObject> {
       return;
     }
     if (losesHistory(fault)) this.#version = undefined;
+    if (fault === this.#silence && this.#version !== undefined) {
+      this.#log.debug({ error: fault.message }, "the watch is opened again");
+      return; // there may simply have been nothing to say; it took its time already
+    }
     const afterMs = Math.max(this.#backoff.nextMs(), fault.retryAfterMs ?? 0);
     const fields = { code: fault.code, error: messageOf(fault), afterMs: Math.round(afterMs) };
     if (this.#backoff.failures === failuresWorthAWarning) this.#log.warn(fields, "the watch keeps failing");

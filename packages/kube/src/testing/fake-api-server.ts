@@ -32,7 +32,7 @@ export async function startFakeApiServer(
 ): Promise<FakeApiServer> {
   const directory: TemporaryDirectory = await temporaryDirectory();
   const authority = await testAuthority();
-  const { cert, key } = await authority.issue("server");
+  const { cert, key } = await authority.issue("CN=server");
   const server = await startHttpServer({
     name: "fake API server",
     host: "127.0.0.1",

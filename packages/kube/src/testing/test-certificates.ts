@@ -13,31 +13,23 @@ export interface TestPair {
 
 export interface TestAuthority {
   readonly ca: string;
-  /** A certificate for 127.0.0.1 and localhost, good for servers and clients. */
-  issue(name: string, options?: { readonly expired?: boolean }): Promise<TestPair>;
+  /** A certificate for 127.0.0.1 and localhost, good for servers and clients. The subject is like `CN=me`. */
+  issue(subject: string, options?: { readonly expired?: boolean }): Promise<TestPair>;
 }
 
-export async function testAuthority(): Promise<TestAuthority> {
+/** A new one, or the one whose certificate and key are given as PEM. */
+export async function testAuthority(existing?: TestPair): Promise<TestAuthority> {
   x509.cryptoProvider.set(webcrypto as never);
-  const keys = await newKeys();
-  const name = `CN=test CA ${randomBytes(4).toString("hex")}`;
-  const ca = await x509.X509CertificateGenerator.createSelfSigned({
-    name,
-    keys,
-    signingAlgorithm: algorithm,
-    serialNumber: serial(),
-    ...validity(false),
-    extensions: [new x509.BasicConstraintsExtension(true, undefined, true)],
-  });
+  const { certificate: ca, signingKey } = existing ? await openAuthority(existing) : await newAuthority();
   return {
     ca: ca.toString("pem"),
     issue: async (subject, { expired = false } = {}) => {
       const own = await newKeys();
       const certificate = await x509.X509CertificateGenerator.create({
-        subject: `CN=${subject}`,
-        issuer: name,
+        subject,
+        issuer: ca.subject,
         publicKey: own.publicKey,
-        signingKey: keys.privateKey,
+        signingKey,
         signingAlgorithm: algorithm,
         serialNumber: serial(),
         ...validity(expired),
@@ -52,6 +44,30 @@ export async function testAuthority(): Promise<TestAuthority> {
       return { cert: certificate.toString("pem"), key: x509.PemConverter.encode(der, "PRIVATE KEY") };
     },
   };
+}
+
+interface Authority {
+  readonly certificate: x509.X509Certificate;
+  readonly signingKey: webcrypto.CryptoKey;
+}
+
+async function newAuthority(): Promise<Authority> {
+  const keys = await newKeys();
+  const certificate = await x509.X509CertificateGenerator.createSelfSigned({
+    name: `CN=test CA ${randomBytes(4).toString("hex")}`,
+    keys,
+    signingAlgorithm: algorithm,
+    serialNumber: serial(),
+    ...validity(false),
+    extensions: [new x509.BasicConstraintsExtension(true, undefined, true)],
+  });
+  return { certificate, signingKey: keys.privateKey };
+}
+
+async function openAuthority({ cert, key }: TestPair): Promise<Authority> {
+  const der = x509.PemConverter.decodeFirst(key);
+  const signingKey = await webcrypto.subtle.importKey("pkcs8", der, algorithm, false, ["sign"]);
+  return { certificate: new x509.X509Certificate(cert), signingKey };
 }
 
 function newKeys(): Promise<webcrypto.CryptoKeyPair> {
