@@ -34,10 +34,3 @@ export function annotationPatch(
   const changed = Object.entries(wanted).filter(([key, value]) => (current?.[key] ?? null) !== value);
   return changed.length === 0 ? undefined : { metadata: { annotations: Object.fromEntries(changed) } };
 }
-
-/** A whole number without sign, leading zeros or fraction that a JavaScript number holds exactly. */
-export function tryReadCount(text: string): number | undefined {
-  if (!/^(?:0|[1-9]\d{0,15})$/.test(text)) return undefined;
-  const value = Number(text);
-  return Number.isSafeInteger(value) ? value : undefined;
-}

@@ -36,14 +36,14 @@ const machineFields = {
   snapshotDigest: field.text("Digest of the snapshot it sleeps in.", { max: 256 }).optional(),
 };
 
-export const agentStatusSchema = z.object({
+const agentStatusSchema = z.object({
   slot: field.int32("0 for the main agent, from 1 up for sub-agents.", { min: 0 }),
   role: field.choice(["main", "sub-agent"], "Whether it is the main agent or a sub-agent."),
   ...machineFields,
   forkedFrom: field.text("Machine it was forked from; sub-agents only.", { max: 253 }).optional(),
 });
 
-export const toolboxStatusSchema = z.object({
+const toolboxStatusSchema = z.object({
   name: field.text("Name of the toolbox.", { max: 63 }),
   ...machineFields,
   connType: field.choice(connectionTypes, "How to reach it.").optional(),
@@ -92,6 +92,18 @@ export function subAgentSelector(set: string): string {
   return formatLabelSelector(
     requirementsOf({ matchLabels: { [label.set]: set, [label.role]: "sub-agent" } }),
   );
+}
+
+/** Whether static toolboxes wait for an address that nobody knows yet (`awaitAddress`). */
+export function addressCondition(waiting: readonly string[], observedGeneration: number): ConditionReport {
+  const known = waiting.length === 0;
+  return {
+    type: "AddressesKnown",
+    status: known ? "True" : "False",
+    reason: known ? "AllKnown" : "WaitingForAddress",
+    message: known ? "" : `toolboxes waiting for the address of their machine: ${waiting.join(", ")}`,
+    observedGeneration,
+  };
 }
 
 export interface SetCounts {

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { cocoonSetSpecSchema, type CocoonSetSpec } from "./cocoonset-spec.ts";
 import { cocoonSetStatusSchema, type CocoonSetStatus } from "./cocoonset-status.ts";
 import { apiVersion } from "./keys.ts";
+import { snapshotPolicies, type SnapshotPolicy } from "./snapshot-policy.ts";
 import { celRules, parseWith, withoutBlanks, type ObjectMeta } from "./schema.ts";
 
 export interface CocoonSet {
@@ -57,6 +58,25 @@ export function readCocoonSet(object: unknown): CocoonSet {
 /** `spec` alone, for admission requests. */
 export function readCocoonSetSpec(spec: unknown): CocoonSetSpec {
   return parseWith(cocoonSetSpecSchema, readableSpec(spec), "spec");
+}
+
+export interface DeletionWishes {
+  readonly snapshotPolicy: SnapshotPolicy;
+  /** Whether the snapshots go too. */
+  readonly purge: boolean;
+}
+
+/** What a deletion needs to know, of an object that may be invalid otherwise: deleting must always get through. */
+export function readDeletionWishes(object: unknown): DeletionWishes {
+  const spec = membersOf(membersOf(object)["spec"]);
+  return {
+    snapshotPolicy: snapshotPolicies.find((policy) => policy === spec["snapshotPolicy"]) ?? "always",
+    purge: spec["deletionPolicy"] === "Purge",
+  };
+}
+
+function membersOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null ? { ...value } : {};
 }
 
 function readableSpec(value: unknown): unknown {

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { field } from "./schema.ts";
 
-export const conditionSchema = z.object({
+const conditionSchema = z.object({
   type: z
     .string()
     .max(316)

@@ -17,7 +17,7 @@ export type HibernationPhase = (typeof hibernationPhases)[number];
 
 export const hibernationDeletionPolicies = ["Retain", "Wake"] as const;
 
-export const hibernationSpecSchema = z.object({
+const hibernationSpecSchema = z.object({
   podRef: z
     .object({
       name: z.string().min(1).max(253).meta({ description: "Name of the pod." }),
@@ -42,7 +42,7 @@ export const hibernationSpecSchema = z.object({
     .optional(),
 });
 
-export const hibernationStatusSchema = z.object({
+const hibernationStatusSchema = z.object({
   observedGeneration: field.int64("Generation of the spec that this status describes.").optional(),
   phase: field.choice(hibernationPhases, "Where the machine stands.").optional(),
   vmName: field.text("Name of the machine.", { max: 253 }).optional(),

@@ -16,7 +16,13 @@ export {
   type WriteOptions,
 } from "./annotations.ts";
 export { cloudImageDisk, readCloudImageManifest } from "./cloud-image-manifest.ts";
-export { readCocoonSet, readCocoonSetSpec, type CocoonSet } from "./cocoonset.ts";
+export {
+  readCocoonSet,
+  readCocoonSetSpec,
+  readDeletionWishes,
+  type CocoonSet,
+  type DeletionWishes,
+} from "./cocoonset.ts";
 export { rolloutStrategies, setDeletionPolicies } from "./cocoonset-additions.ts";
 export {
   hibernatePolicies,
@@ -25,6 +31,7 @@ export {
   type HibernatePolicy,
 } from "./cocoonset-spec.ts";
 export {
+  addressCondition,
   setConditions,
   setPhases,
   subAgentSelector,
@@ -55,6 +62,7 @@ export {
 } from "./hibernate-state.ts";
 export {
   hibernationCondition,
+  hibernationDeletionPolicies,
   hibernationPhases,
   phaseOfDesire,
   readCocoonHibernation,
@@ -159,17 +167,27 @@ export {
 export { dnsLabelTrouble, dnsSubdomainTrouble, isDnsLabel, isDnsSubdomain } from "./rfc1123.ts";
 export type { ObjectMeta } from "./schema.ts";
 export {
+  assemblePackedSnapshot,
   assembleSnapshot,
+  maxChunksPerFile,
   maxSnapshotConfigBytes,
   readSnapshotConfig,
   readSnapshotManifest,
   snapshotArtifactType,
   snapshotVersionOf,
+  type PackedSnapshot,
   type SnapshotConfig,
   type SnapshotFile,
   type SnapshotPart,
   type SnapshotVersion,
 } from "./snapshot-manifest.ts";
+export {
+  configFromEnvelope,
+  envelopeFromConfig,
+  formatSnapshotEnvelope,
+  readSnapshotEnvelope,
+  type SnapshotEnvelope,
+} from "./snapshot-envelope.ts";
 export { shouldSnapshot, snapshotPolicies, type SnapshotPolicy } from "./snapshot-policy.ts";
 export { hibernateTag, latestTag, releasedTag, tryReadReleasedTag } from "./tags.ts";
 export {

@@ -10,7 +10,7 @@ const annotationsSchema = z.record(z.string(), z.string());
 /** More layers than any snapshot has: 2^20 chunks per file is the format's own limit, a manifest holds far fewer. */
 const maxLayers = 100_000;
 
-export const descriptorSchema = z.looseObject({
+const descriptorSchema = z.looseObject({
   mediaType: z.string().min(1).max(255),
   digest: digestSchema,
   size: z.int().min(0),

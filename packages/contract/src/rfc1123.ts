@@ -3,7 +3,7 @@ export const dnsLabelPattern = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
 export const dnsSubdomainPattern = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 
 export const maxDnsLabelLength = 63;
-export const maxDnsSubdomainLength = 253;
+const maxDnsSubdomainLength = 253;
 
 /** What is wrong with a name of at most 63 characters (namespace, toolbox, container); undefined when nothing is. */
 export function dnsLabelTrouble(text: string): string | undefined {

@@ -57,7 +57,7 @@ export const field = {
 const quantityPattern =
   /^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$/;
 /** Go's duration syntax, units from seconds up. */
-export const durationPattern = /^([0-9]+(\.[0-9]+)?(s|m|h))+$/;
+const durationPattern = /^([0-9]+(\.[0-9]+)?(s|m|h))+$/;
 
 /** Metadata of a custom resource as the API server sends it; the rest of its fields is not our business. */
 export interface ObjectMeta {
@@ -72,6 +72,14 @@ export interface ObjectMeta {
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
   readonly finalizers?: readonly string[];
+  readonly ownerReferences?: readonly {
+    readonly apiVersion: string;
+    readonly kind: string;
+    readonly name: string;
+    readonly uid: string;
+    readonly controller?: boolean;
+    readonly blockOwnerDeletion?: boolean;
+  }[];
 }
 
 /** Parses at the border: a Fault names every field that is wrong and what would be right. */

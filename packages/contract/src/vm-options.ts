@@ -19,7 +19,7 @@ const resourceList = (description: string) =>
     .optional();
 
 /** The shape of a container's resources in Kubernetes. */
-export const resourcesSchema = z.object({
+const resourcesSchema = z.object({
   limits: resourceList("The most that the machine may use, by resource name (cpu, memory)."),
   requests: resourceList(
     "What the machine is sure to get, by resource name. CPU (rounded up) and memory of the machine are taken from here, and from the limits where nothing is requested.",

@@ -11,7 +11,7 @@ export interface PrinterColumn {
   readonly priority?: number;
 }
 
-export interface Scale {
+interface Scale {
   readonly specReplicasPath: string;
   readonly statusReplicasPath: string;
   readonly labelSelectorPath: string;

@@ -65,6 +65,7 @@ const order = [
 function cleaned(node: Node): StructuralSchema {
   const parts = plain(node);
   const unknown = Object.keys(parts).filter((key) => !(order as readonly string[]).includes(key));
+  if (parts.anyOf && !parts["x-kubernetes-int-or-string"]) unknown.push("anyOf");
   if (unknown.length > 0) throw new Error(`a structural schema has no ${unknown.join(", ")}`);
   const members = order.flatMap((key): [string, unknown][] => {
     const value = parts[key];

@@ -17,7 +17,9 @@ const agent = z
   .object({
     image: field.text("Snapshot to clone the machine from.", { max: 4096 }),
     replicas: field.int32("Number of sub-agents forked from the main agent.", { min: 0 }).default(0),
-    mode: field.choice(["clone", "run"], "clone starts from a snapshot, run boots an image.").optional(),
+    mode: field
+      .choice(["clone", "run"], "How the machine starts: clone from a snapshot, run by booting an image.")
+      .optional(),
     os: field.text("Operating system of the guest; linux when not set.").optional(),
     network: field.text("Network to attach the machine to.").optional(),
     storage: field.text("Size of the root disk, for example 100G.").optional(),
@@ -41,7 +43,7 @@ const toolbox = z.object({
   mode: field
     .choice(
       ["run", "clone", "static"],
-      "run boots an image, clone starts from a snapshot, static adopts a machine.",
+      "How the machine starts: run boots an image, clone starts from a snapshot, static adopts a machine.",
     )
     .default("run"),
   os: field.text("Operating system of the guest: linux, android or windows.").default("linux"),
@@ -82,7 +84,7 @@ const status = z.object({
     .array(
       z.object({
         slot: field.int32("0 for the main agent.").optional(),
-        role: field.text("main or sub-agent.").optional(),
+        role: field.text("Its role: main or sub-agent.").optional(),
         ...machine,
         snapshotRef: field.text("Snapshot that the machine sleeps in.", { max: 4096 }).optional(),
         forkedFrom: field.text("Machine it was forked from.").optional(),

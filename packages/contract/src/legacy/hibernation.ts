@@ -10,7 +10,10 @@ export type LegacyAction = (typeof legacyActions)[number];
 const spec = z.object({
   podName: field.text("Pod whose machine is meant."),
   action: field
-    .choice(legacyActions, "hibernate puts the machine to sleep and keeps its pod, wake brings it back.")
+    .choice(
+      legacyActions,
+      "What is asked: hibernate puts the machine to sleep and keeps its pod, wake brings it back.",
+    )
     .default("hibernate"),
 });
 

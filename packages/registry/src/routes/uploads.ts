@@ -57,7 +57,7 @@ const finish: Handler<"upload"> = async (exchange, { name, session: id }, servic
   const assertFollows = () => assertChunkFollows(exchange, session);
   assertFollows();
   if (session.sizeBytes === 0 && isSmall(exchange) && !session.busy) {
-    services.uploads.forget(session);
+    await services.uploads.cancel(session); // an empty append may have opened its file
     await receiveBlob(exchange, { name, digest: wanted }, services);
   } else {
     if (exchange.contentLength !== 0)
