@@ -95,7 +95,8 @@ async function starve(runtime: VmRuntime, id: string): Promise<Record<string, un
   );
   let trouble = "";
   for await (const event of runtime.watch({ signal })) {
-    if (event.kind !== "paused") continue;
+    // It may already be frozen when the watch begins: then it is listed so, and no change follows.
+    if (!("vm" in event) || event.vm.state !== "paused") continue;
     trouble = event.vm.trouble ?? "";
     break;
   }
