@@ -8,9 +8,29 @@ import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { markedProcesses } from "@cocoon/controlplane";
-import { eventually, runCommand, temporaryDirectory, type CommandResult } from "@cocoon/testkit";
+import {
+  eventually,
+  ownControlPlane,
+  runCommand,
+  temporaryDirectory,
+  type CommandResult,
+} from "@cocoon/testkit";
 
 const root = join(import.meta.dirname, "..", "..");
+
+/** A state directory of its own; whatever still runs there ends, and is removed, before the directory is. */
+async function newHome(): Promise<{ readonly path: string } & AsyncDisposable> {
+  const directory = await temporaryDirectory();
+  const path = join(directory.path, "home");
+  return {
+    path,
+    [Symbol.asyncDispose]: async () => {
+      await npm(path, "down");
+      assert.deepEqual(markedProcesses(path), []);
+      await directory[Symbol.asyncDispose]();
+    },
+  };
+}
 
 function npm(home: string, ...args: string[]): Promise<CommandResult> {
   return runCommand("npm", ["run", "--silent", ...args], {
@@ -20,10 +40,9 @@ function npm(home: string, ...args: string[]): Promise<CommandResult> {
   });
 }
 
-test("up, look, up again, crash, restart, down, up with the data, wipe", async (t) => {
-  await using directory = await temporaryDirectory();
-  const home = join(directory.path, "home");
-  t.after(() => npm(home, "down"));
+test("up, look, up again, crash, restart, down, up with the data, wipe", async () => {
+  await using state = await newHome();
+  const home = state.path;
 
   const first = await npm(home, "up");
   assert.equal(first.code, 0, first.stderr + first.stdout);
@@ -103,10 +122,9 @@ test("up, look, up again, crash, restart, down, up with the data, wipe", async (
   assert.deepEqual(markedProcesses(home), []);
 });
 
-test("up killed at any moment works on the next try", async (t) => {
-  await using directory = await temporaryDirectory();
-  const home = join(directory.path, "home");
-  t.after(() => npm(home, "down", "--", "--wipe"));
+test("up killed at any moment works on the next try", async () => {
+  await using state = await newHome();
+  const home = state.path;
   for (const component of ["etcd", "kube-apiserver"]) {
     const victim = spawn(
       join(root, "node_modules/.bin/node"),
@@ -124,10 +142,9 @@ test("up killed at any moment works on the next try", async (t) => {
   assert.equal(markedProcesses(home).length, 4, "one process for each part, none twice");
 });
 
-test("Ctrl-C during up ends with one clear sentence and up goes on from there", async (t) => {
-  await using directory = await temporaryDirectory();
-  const home = join(directory.path, "home");
-  t.after(() => npm(home, "down", "--", "--wipe"));
+test("Ctrl-C during up ends with one clear sentence and up goes on from there", async () => {
+  await using state = await newHome();
+  const home = state.path;
   const up = spawn(join(root, "node_modules/.bin/node"), [join(root, "packages/cli/src/main.ts"), "up"], {
     env: { ...process.env, COCOON_HOME: home },
     stdio: ["ignore", "ignore", "pipe"],
@@ -187,6 +204,47 @@ test("bad input is one clear message and changes nothing", async () => {
     ["photo"],
   );
   assert.equal(await readFile(join(precious, "photo"), "utf8"), "x");
+});
+
+test("an existing cluster is used instead of starting one; a wrong one is one clear message", async () => {
+  await using elsewhere = await ownControlPlane({ controllers: false });
+  await using state = await newHome();
+  const used = await npm(
+    state.path,
+    "up",
+    "--",
+    "--kubeconfig",
+    elsewhere.kubeconfigPath,
+    "--context",
+    "cocoon",
+  );
+  assert.equal(used.code, 0, used.stderr);
+  assert.match(used.stdout, new RegExp(`Using the cluster at ${elsewhere.server} \\(Kubernetes v1\\.36`));
+  assert.deepEqual(markedProcesses(state.path), []);
+  assert.match((await npm(state.path, "status")).stdout, new RegExp(elsewhere.server));
+  assert.equal((await npm(state.path, "doctor")).code, 0);
+  assert.equal((await npm(state.path, "cocoonctl", "--", "kubectl", "get", "namespace", "default")).code, 0);
+
+  const context = await npm(
+    state.path,
+    "up",
+    "--",
+    "--kubeconfig",
+    elsewhere.kubeconfigPath,
+    "--context",
+    "nowhere",
+  );
+  assert.equal(context.code, 1);
+  assert.match(context.stderr, /nowhere.*cocoon/s, "the known contexts are named");
+  const broken = join(state.path, "broken");
+  await writeFile(broken, "clusters: 7");
+  const malformed = await npm(state.path, "up", "--", "--kubeconfig", broken);
+  assert.equal(malformed.code, 1);
+  assert.match(malformed.stderr, /broken/);
+  await elsewhere.stop("kube-apiserver", { hard: true });
+  const away = await npm(state.path, "up", "--", "--kubeconfig", elsewhere.kubeconfigPath);
+  assert.equal(away.code, 1);
+  assert.match(away.stderr, /cannot use the cluster at https:\/\/127\.0\.0\.1:\d+/);
 });
 
 test("every executable prints its version, revision and build time", async () => {

@@ -35,3 +35,9 @@ export {
 } from "./layout.ts";
 export { pkiFiles, type PairFiles, type PkiFiles } from "./pki/cluster-pki.ts";
 export { isFree, reservePort, tryReservePort, type ReservedPort } from "./ports.ts";
+export {
+  createAuthority,
+  issueCertificate,
+  type CertificateRequest,
+  type KeyPair,
+} from "./pki/certificate-authority.ts";

@@ -65,10 +65,14 @@ function bracketed(host: string): string {
   return host.includes(":") ? `[${host}]` : host;
 }
 
-/** Not HTTP, or headers beyond the limits: say so, where Node by itself would just hang up. */
+const refusals: Readonly<Record<string, string>> = {
+  HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
+  ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
+};
+
+/** Not HTTP, too slow, or headers beyond the limits: say so, where Node by itself would just hang up. */
 function refuseBadRequest(error: Error, socket: Socket | NodeJS.WritableStream): void {
-  const code = systemCode(error);
-  const status = code === "HPE_HEADER_OVERFLOW" ? "431 Request Header Fields Too Large" : "400 Bad Request";
+  const status = refusals[systemCode(error) ?? ""] ?? "400 Bad Request";
   if ("destroyed" in socket && socket.destroyed) return;
   if (socket.writable) socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
   else if ("destroy" in socket) socket.destroy();

@@ -36,6 +36,23 @@ export { formatDuration, parseDuration, tryParseDuration } from "./go-duration.t
 export { startHealthServer, type HealthOptions, type HealthServer, type ReadyCheck } from "./health.ts";
 export { startHttpServer, type ListenOptions, type RunningServer } from "./http-server.ts";
 export {
+  applyJsonPatch,
+  applyMergePatch,
+  createMergePatch,
+  diffJson,
+  escapePointerToken,
+  formatPointer,
+  jsonEqual,
+  maxJsonDepth,
+  maxPatchOperations,
+  parsePointer,
+  removeOperations,
+  setOperations,
+  testOperation,
+  type JsonPatchOperation,
+  type PointerTokens,
+} from "./json-patch.ts";
+export {
   createLogger,
   logLevels,
   silentLogger,

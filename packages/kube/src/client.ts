@@ -62,7 +62,8 @@ export interface RawRequest extends CallOptions {
 /**
  * Every method throws a Fault that keeps "is not there" (`notFound`) apart from "could not ask" (`unavailable`,
  * `timeout`). Nothing is retried here except what the server asked to be sent again before it looked at it
- * (429 with Retry-After), and nothing is rate-limited on our side.
+ * (429 with Retry-After), a request that was refused (401) while there is a newer credential, and a read whose
+ * connection was cut before its answer was there. Nothing is rate-limited on our side.
  */
 export interface KubeClient extends AsyncDisposable {
   get<T extends KubeObject>(
@@ -86,4 +87,37 @@ export interface KubeClient extends AsyncDisposable {
   delete(type: ResourceType<KubeObject>, key: ObjectKey, options: DeleteOptions): Promise<void>;
   /** Any request; the parsed JSON, or the text when the answer is not JSON. */
   raw(request: RawRequest): Promise<unknown>;
+}
+
+export interface StreamRequest extends CallOptions {
+  /** Path with query. `timeoutMs` counts until the answer begins. */
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** For the request metrics. */
+  readonly verb: string;
+  readonly resource: string;
+}
+
+export interface ByteStream {
+  /** Ends when the server ends the answer; throws a Fault when the connection breaks. */
+  readonly chunks: AsyncIterable<Buffer>;
+  /** Lets go of the connection; the iteration of `chunks` then throws. May be called at any time, and repeatedly. */
+  cancel(reason: Error): void;
+}
+
+/** Where a client is connected to, for logs and defaults. */
+export interface ClientTarget {
+  readonly server: string;
+  readonly context: string;
+  /** Such as `context "x" of /home/me/.kube/config`. */
+  readonly source: string;
+  /** Namespace of the context, or of the pod we run in. */
+  readonly namespace: string | undefined;
+}
+
+/** A client with its own connections: what `openKubeClient` returns, and what watches and caches need. */
+export interface KubeConnection extends KubeClient {
+  readonly target: ClientTarget;
+  /** A GET whose answer is read while it comes: watches, logs that are followed. Throws like the other calls. */
+  stream(request: StreamRequest): Promise<ByteStream>;
 }

@@ -61,6 +61,11 @@ export function apiVersionOf(type: Pick<ResourceType<KubeObject>, "group" | "ver
   return type.group === "" ? type.version : `${type.group}/${type.version}`;
 }
 
+/** `pods`, `deployments.apps`: as RBAC and kubectl name it. */
+export function resourceName({ plural, group }: Pick<ResourceType<KubeObject>, "plural" | "group">): string {
+  return group === "" ? plural : `${plural}.${group}`;
+}
+
 export function keyOf(object: KubeObject): ObjectKey {
   return { namespace: object.metadata.namespace, name: object.metadata.name ?? "" };
 }

@@ -4,6 +4,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { markedProcesses, stopComponents } from "@cocoon/controlplane";
 import { abortOnSignals, Fault, lockFile } from "@cocoon/core";
+import { forgetExternalCluster } from "../external-cluster.ts";
 import { homeDirectory, type HomeOptions } from "../home.ts";
 import { knownPlatform } from "../platform.ts";
 
@@ -13,29 +14,33 @@ export interface DownOptions extends HomeOptions {
 
 export async function down(options: DownOptions): Promise<void> {
   const directory = homeDirectory(options, process.env);
-  const platform = await knownPlatform(directory, process.env).catch(() => undefined);
-  if (!existsSync(directory)) {
+  if (!existsSync(directory) && markedProcesses(directory).length === 0) {
     process.stdout.write(`Nothing to stop: ${directory} does not exist.\n`);
     return;
   }
-  {
-    await using _lock = await lockFile(join(directory, "lock"), {
-      signal: abortOnSignals(),
-      onWait: (holder) =>
-        process.stderr.write(`Process ${holder.pid} is working on this cluster; waiting for it.\n`),
-    });
-    const running = markedProcesses(directory).length;
-    await stopComponents(platform?.components ?? [], {
-      directory,
-      onProgress: (name, text) => process.stdout.write(`${name}: ${text}\n`),
-    });
-    process.stdout.write(running === 0 ? "Nothing was running.\n" : "Everything is stopped.\n");
-  }
+  await stopAll(directory);
   if (options.wipe) await wipe(directory);
   else
     process.stdout.write(
       `The data stays in ${directory}; \`up\` goes on with it, \`down --wipe\` removes it.\n`,
     );
+}
+
+async function stopAll(directory: string): Promise<void> {
+  await using _lock = await lockFile(join(directory, "lock"), {
+    signal: abortOnSignals(),
+    onWait: (holder) =>
+      process.stderr.write(`Process ${holder.pid} is working on this cluster; waiting for it.\n`),
+  });
+  // A damaged or missing description is no reason to leave processes behind: they carry their mark.
+  const platform = await knownPlatform(directory, process.env).catch(() => undefined);
+  const running = markedProcesses(directory).length;
+  await stopComponents(platform?.components ?? [], {
+    directory,
+    onProgress: (name, text) => process.stdout.write(`${name}: ${text}\n`),
+  });
+  await forgetExternalCluster(directory);
+  process.stdout.write(running === 0 ? "Nothing was running.\n" : "Everything is stopped.\n");
 }
 
 /** Removes only a directory that is recognisably ours. */

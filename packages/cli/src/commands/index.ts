@@ -13,6 +13,8 @@ function addLifecycleCommands(program: Command): void {
     .option("--port <number>", "port of the Kubernetes API (default: a free one, then always the same)")
     .option("--audit-log", "let the API server write an audit log (metadata only)")
     .option("--aggregation", "certificates for aggregated API servers such as metrics-server")
+    .option("--kubeconfig <path>", "use that cluster; no control plane is started here")
+    .option("--context <name>", "use that context of the kubeconfig; no control plane is started here")
     .option("--no-install", "do not download or build anything: say what is missing")
     .option("--dry-run", "print the commands that would run, start nothing")
     .addHelpText("after", "\nExamples:\n  cocoonctl up\n  cocoonctl up --port 6443\n  cocoonctl up --dry-run")

@@ -12,6 +12,6 @@ export async function kubeconfig(options: KubeconfigOptions): Promise<void> {
   const directory = homeDirectory(options, process.env);
   const platform = await knownPlatform(directory, process.env);
   if (!platform) throw new Fault("notFound", `no cluster in ${directory}; bring one up with: npm run up`);
-  const path = platform.layout.kubeconfig;
+  const path = platform.kubeconfig;
   process.stdout.write(options.path ? `${path}\n` : await readFile(path, "utf8"));
 }

@@ -18,9 +18,10 @@ export async function kubectl(args: readonly string[], options: HomeOptions): Pr
     installAllowed: false,
     onProgress: () => undefined,
   });
-  const child = spawn(binaries.kubectl, args, {
+  const context = platform.context ? ["--context", platform.context] : [];
+  const child = spawn(binaries.kubectl, [...context, ...args], {
     stdio: "inherit",
-    env: { ...process.env, KUBECONFIG: platform.layout.kubeconfig },
+    env: { ...process.env, KUBECONFIG: platform.kubeconfig },
   });
   const [code] = (await once(child, "close")) as [number | null];
   throw new Quit(code ?? 1);

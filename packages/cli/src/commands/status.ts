@@ -31,7 +31,8 @@ export async function status(options: StatusOptions): Promise<void> {
         : tableText(platform, statuses),
     );
     if (options.watch && (await sleep(1_000, { signal }))) continue;
-    if (statuses.every((each) => each.state === "stopped")) throw new Quit(exitCode.notRunning);
+    if (statuses.length > 0 && statuses.every((each) => each.state === "stopped"))
+      throw new Quit(exitCode.notRunning);
     if (statuses.some((each) => each.state !== "ready") && !options.watch) throw new Quit(exitCode.failed);
     return;
   }
@@ -40,7 +41,7 @@ export async function status(options: StatusOptions): Promise<void> {
 function look(platform: Platform, signal: AbortSignal): Promise<ComponentStatus[]> {
   return Promise.all(
     platform.components.map((component) =>
-      componentStatus(component, { directory: platform.layout.directory, signal }),
+      componentStatus(component, { directory: platform.directory, signal }),
     ),
   );
 }

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import {
   defaultCacheRoot,
   dependencyGroups,
+  markedProcesses,
   resolveBinaries,
   startComponents,
   type Binaries,
@@ -12,13 +13,19 @@ import {
 } from "@cocoon/controlplane";
 import { abortOnSignals, Fault, lockFile } from "@cocoon/core";
 import { Listr, type ListrTask } from "listr2";
+import {
+  askCluster,
+  forgetExternalCluster,
+  writeExternalCluster,
+  type ClusterChoice,
+} from "../external-cluster.ts";
 import { homeDirectory, type HomeOptions } from "../home.ts";
 import { preparePlatform, type Platform } from "../platform.ts";
 import { dryRunScript } from "../dry-run.ts";
 import { Quit, exitCode } from "../run-cli.ts";
 import { shellWord } from "../shell-words.ts";
 
-export interface UpOptions extends HomeOptions {
+export interface UpOptions extends HomeOptions, ClusterChoice {
   readonly port?: string;
   readonly auditLog?: boolean;
   readonly aggregation?: boolean;
@@ -40,6 +47,9 @@ export async function up(options: UpOptions): Promise<void> {
     onWait: (holder) =>
       process.stderr.write(`Process ${holder.pid} is working on this cluster; waiting for it.\n`),
   });
+  if (options.kubeconfig !== undefined || options.context !== undefined)
+    return await useExternal(directory, options, signal);
+  await forgetExternalCluster(directory);
   try {
     const binaries = await findBinaries(options, signal);
     await using platform = await preparePlatform({ directory, binaries, ...settings });
@@ -52,6 +62,24 @@ export async function up(options: UpOptions): Promise<void> {
     );
     throw new Quit(exitCode.interrupted);
   }
+}
+
+async function useExternal(directory: string, choice: ClusterChoice, signal: AbortSignal): Promise<void> {
+  if (markedProcesses(directory).length > 0) {
+    throw new Fault(
+      "conflict",
+      `a control plane of this machine runs in ${directory}; stop it first with: npm run down`,
+    );
+  }
+  const { kubeconfig, context } = choice;
+  const { version, ...cluster } = await askCluster(
+    { ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) },
+    signal,
+  );
+  await writeExternalCluster(directory, cluster);
+  process.stdout.write(
+    `\nUsing the cluster at ${cluster.server} (Kubernetes ${version}, context ${cluster.context}). No control plane was started here.\n`,
+  );
 }
 
 type Settings = Pick<PrepareOptions, "apiserverPort" | "settings">;
@@ -149,7 +177,7 @@ function readyText(platform: Platform, binaries: Binaries): string {
 Cocoon is up: Kubernetes API at ${platform.server}
 
 Try:
-  export KUBECONFIG=${shellWord(platform.layout.kubeconfig)}
+  export KUBECONFIG=${shellWord(platform.kubeconfig)}
   ${kubectl} get namespaces
   npm run status                     what runs
   npm run logs -- kube-apiserver -f  a part's log

@@ -5,8 +5,9 @@ import { promisify } from "node:util";
 import { X509Certificate } from "node:crypto";
 import { componentStatus, defaultCacheRoot, pkiFiles, resolveBinaries } from "@cocoon/controlplane";
 import { messageOf } from "@cocoon/core";
+import { askCluster } from "../external-cluster.ts";
 import type { Environment } from "../home.ts";
-import { knownPlatform } from "../platform.ts";
+import { knownPlatform, type Platform } from "../platform.ts";
 
 interface CheckContext {
   readonly directory: string;
@@ -135,6 +136,7 @@ async function checkCluster({ directory, env, signal }: CheckContext): Promise<C
     };
   }
   if (!platform) return { state: "ok", found: `none in ${directory} yet; npm run up makes one` };
+  if (platform.components.length === 0) return checkExternal(platform, signal);
   const statuses = await Promise.all(
     platform.components.map((component) => componentStatus(component, { directory, signal })),
   );
@@ -149,6 +151,22 @@ async function checkCluster({ directory, env, signal }: CheckContext): Promise<C
   if (statuses.every((each) => each.state === "stopped"))
     return { state: "ok", found: "stopped; npm run up starts it" };
   return { state: "ok", found: `${statuses.length} parts ready at ${platform.server}` };
+}
+
+async function checkExternal(
+  { kubeconfig, context, server }: Platform,
+  signal: AbortSignal,
+): Promise<CheckResult> {
+  try {
+    const { version } = await askCluster({ kubeconfig, ...(context ? { context } : {}) }, signal);
+    return { state: "ok", found: `Kubernetes ${version} at ${server}` };
+  } catch (error) {
+    return {
+      state: "problem",
+      found: messageOf(error),
+      fix: "correct the kubeconfig or the cluster, then npm run up again",
+    };
+  }
 }
 
 async function checkCertificates({ directory }: CheckContext): Promise<CheckResult> {

@@ -29,7 +29,17 @@ import { Consoles, readConsoleHistory } from "./console.ts";
 import type { QemuContext } from "./context.ts";
 import { cloneVm, runVm } from "./create.ts";
 import { addressOf, dialGuest } from "./dial.ts";
-import { noteRestart, pauseVm, removeVm, resetVm, resumeVm, startVm, stopVm } from "./lifecycle.ts";
+import { withFaults } from "./fault-border.ts";
+import {
+  noteDiskTrouble,
+  noteRestart,
+  pauseVm,
+  removeVm,
+  resetVm,
+  resumeVm,
+  startVm,
+  stopVm,
+} from "./lifecycle.ts";
 import { Monitor } from "./monitor.ts";
 import { look, operate, show } from "./operate.ts";
 import { Readiness } from "./readiness.ts";
@@ -56,13 +66,14 @@ export class QemuRuntime implements VmRuntime {
     this.#context = context;
     this.#log = context.log;
     this.images = context.images;
-    this.snapshots = new QemuSnapshots(context);
+    this.snapshots = withFaults(new QemuSnapshots(context));
     this.#readiness = new Readiness(context, this.#links);
     this.#monitor = new Monitor(context, {
       onRunning: (stored) => {
         if (stored.kind === "record") this.#readiness.pursue(stored.record);
       },
       onReset: (id) => void this.#restarted(id),
+      onDiskTrouble: (id) => void this.#starved(id),
       address: async (id) => this.address(id, { signal: AbortSignal.timeout(5_000) }),
     });
   }
@@ -148,11 +159,11 @@ export class QemuRuntime implements VmRuntime {
 
   async list(_options: Abortable): Promise<readonly Vm[]> {
     const all = await this.#context.store.list();
-    return Promise.all(all.map((stored) => show(this.#context, stored)));
+    return Promise.all(all.map(async (stored) => this.#monitor.overlay(await show(this.#context, stored))));
   }
 
   async inspect(ref: string, _options: Abortable): Promise<Vm> {
-    return show(this.#context, await this.#context.store.find(ref));
+    return this.#monitor.overlay(await show(this.#context, await this.#context.store.find(ref)));
   }
 
   watch({ signal }: Abortable): AsyncIterable<VmEvent> {
@@ -222,6 +233,13 @@ export class QemuRuntime implements VmRuntime {
     } catch (error) {
       this.#log.warn({ vm: id, error: messageOf(error) }, "guest restarted, but it could not be noted");
     }
+  }
+
+  async #starved(id: string): Promise<void> {
+    this.#log.error({ vm: id }, "vm frozen: its disk cannot be written; make room and resume it");
+    await noteDiskTrouble(this.#context, id).catch((error: unknown) => {
+      this.#log.warn({ vm: id, error: messageOf(error) }, "vm frozen, but it could not be noted");
+    });
   }
 
   async #record(ref: string): Promise<VmRecord> {

@@ -103,12 +103,14 @@ export function pauseVm(context: QemuContext, ref: string, options: Abortable): 
   });
 }
 
+/** QEMU is told in any case: a guest that a full disk froze could not be written down as paused. */
 export function resumeVm(context: QemuContext, ref: string, options: Abortable): Promise<VmRecord> {
   return operate(context, { ref, action: "resume", signal: options.signal }, async (vm) => {
-    if (!vm.mustAct) return vm.record;
     using qmp = await vm.connect(options);
     await qmp.execute("cont", options);
-    return await vm.write({ ...vm.record, state: "running" });
+    if (!vm.mustAct) return vm.record;
+    const { trouble: _trouble, ...record } = vm.record;
+    return await vm.write({ ...record, state: "running" });
   });
 }
 
@@ -127,6 +129,16 @@ export function noteRestart(context: QemuContext, id: string): Promise<VmRecord>
   const signal = AbortSignal.timeout(60_000);
   return operate(context, { ref: id, action: "exec", signal }, (vm) =>
     vm.write({ ...vm.record, guest: vm.record.hasAgent ? "booting" : "unknown" }),
+  );
+}
+
+export const diskTrouble = "its disk cannot be written, the host's may be full; make room and resume it";
+
+/** QEMU froze the guest rather than tell it that its disk is broken; `resume` makes it try again. */
+export function noteDiskTrouble(context: QemuContext, id: string): Promise<VmRecord> {
+  const signal = AbortSignal.timeout(60_000);
+  return operate(context, { ref: id, action: "pause", signal }, (vm) =>
+    vm.write({ ...vm.record, state: "paused", trouble: diskTrouble }),
   );
 }
 

@@ -14,6 +14,7 @@ import type { Vm, VmAddress } from "../vm.ts";
 import { trimConsoleLog } from "./console.ts";
 import type { QemuContext } from "./context.ts";
 import { EventQueue } from "./event-queue.ts";
+import { diskTrouble } from "./lifecycle.ts";
 import { settleLater, show } from "./operate.ts";
 import { awaitGone } from "./process.ts";
 import { connectQmp, type QmpClient } from "./qmp.ts";
@@ -35,6 +36,8 @@ export interface MonitorHooks {
   readonly onRunning: (stored: StoredVm) => void;
   /** The guest restarted by itself. */
   readonly onReset: (id: string) => void;
+  /** QEMU froze the guest because the host's disk failed it, usually by being full. It is shown so in any case. */
+  readonly onDiskTrouble: (id: string) => void;
   readonly address: (id: string) => Promise<VmAddress | undefined>;
 }
 
@@ -45,6 +48,8 @@ export class Monitor implements Disposable {
   readonly #known = new Map<string, Vm>();
   readonly #ears = new Map<string, Ear>();
   readonly #addressed = new Set<string>();
+  /** Guests that QEMU froze because of their disk. A full disk takes no note of it, so it is kept here. */
+  readonly #starved = new Set<string>();
   /** What a QEMU said before it ended, until that is written down. */
   readonly #lastWords = new Map<string, string>();
   readonly #stop = new AbortController();
@@ -71,6 +76,12 @@ export class Monitor implements Disposable {
     } finally {
       this.#queues.delete(queue);
     }
+  }
+
+  /** The VM as this process knows it to be, beyond what could be written down. */
+  overlay(vm: Vm): Vm {
+    if (!this.#starved.has(vm.id) || !liveStates.has(vm.state)) return vm;
+    return { ...vm, state: "paused", trouble: diskTrouble };
   }
 
   [Symbol.dispose](): void {
@@ -106,7 +117,7 @@ export class Monitor implements Disposable {
   async #update(id: string): Promise<void> {
     if (this.#stop.signal.aborted) return;
     const stored = await this.#context.store.tryFind(id);
-    const now = stored && (await show(this.#context, stored, this.#evidence(id)));
+    const now = stored && this.overlay(await show(this.#context, stored, this.#evidence(id)));
     const before = this.#known.get(id);
     if (now) this.#known.set(id, now);
     else this.#known.delete(id);
@@ -133,6 +144,7 @@ export class Monitor implements Disposable {
     this.#ears.get(id)?.[Symbol.dispose]();
     this.#ears.delete(id);
     this.#addressed.delete(id);
+    this.#starved.delete(id);
   }
 
   #listenTo(vm: Vm): Ear {
@@ -150,6 +162,14 @@ export class Monitor implements Disposable {
     const ear = await openEar(directory, signal, {
       onShutdown: (reason) => this.#lastWords.set(vm.id, reason),
       onReset: () => this.#hooks.onReset(vm.id),
+      onDiskTrouble: () => {
+        this.#starved.add(vm.id);
+        this.#lookAt(vm.id);
+        this.#hooks.onDiskTrouble(vm.id);
+      },
+      onResume: () => {
+        if (this.#starved.delete(vm.id)) this.#lookAt(vm.id);
+      },
     });
     signal.addEventListener("abort", () => ear.hangUp(), { once: true });
     await ear.closed;
@@ -209,20 +229,25 @@ interface OpenEar {
   hangUp(): void;
 }
 
+interface EarHooks {
+  readonly onShutdown: (reason: string) => void;
+  readonly onReset: () => void;
+  readonly onDiskTrouble: () => void;
+  readonly onResume: () => void;
+}
+
 /**
  * The first listener at a QEMU gets its events. A later one is never greeted, but its connection still ends when QEMU
  * does, and that is what matters.
  */
-async function openEar(
-  directory: string,
-  signal: AbortSignal,
-  hooks: { readonly onShutdown: (reason: string) => void; readonly onReset: () => void },
-): Promise<OpenEar> {
+async function openEar(directory: string, signal: AbortSignal, hooks: EarHooks): Promise<OpenEar> {
   const qmp = await tryEvents(directory, signal);
   if (!qmp) return silentEar(await connectIn(directory, vmFile.events, { signal }));
   qmp.onEvent(({ event, data }) => {
     if (event === "SHUTDOWN") hooks.onShutdown(textOf(data["reason"]));
     if (event === "RESET" && data["guest"] === true) hooks.onReset();
+    if (event === "BLOCK_IO_ERROR" && data["action"] === "stop") hooks.onDiskTrouble();
+    if (event === "RESUME") hooks.onResume();
   });
   return { closed: qmp.closed, hangUp: () => qmp[Symbol.dispose]() };
 }

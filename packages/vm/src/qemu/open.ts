@@ -9,6 +9,7 @@ import { VmStore } from "../store/vm-store.ts";
 import type { VmNetwork } from "../vm-network.ts";
 import { QemuRuntime } from "./backend.ts";
 import type { QemuContext, QemuSettings } from "./context.ts";
+import { withFaults } from "./fault-border.ts";
 import { probeHost } from "./host.ts";
 import { recoverAll } from "./recover.ts";
 
@@ -45,7 +46,7 @@ const defaultFirmware: QemuSettings["firmware"] = {
 export async function openQemuRuntime(options: QemuOptions): Promise<VmRuntime> {
   const context = await openContext(options);
   if (options.recover ?? true) await recoverAll(context, options);
-  return new QemuRuntime(context);
+  return withFaults(new QemuRuntime(context));
 }
 
 async function openContext(options: QemuOptions): Promise<QemuContext> {

@@ -80,6 +80,7 @@ function tryOpenLocked(path: string): DatabaseSync | undefined {
   makeFile(path);
   const database = new DatabaseSync(path, { timeout: 0 });
   try {
+    database.exec("PRAGMA journal_mode = MEMORY"); // nothing is written, also not on a full disk
     database.exec("BEGIN EXCLUSIVE");
     return database;
   } catch (error) {

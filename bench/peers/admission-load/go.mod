@@ -1,0 +1,3 @@
+module example.com/admission-load
+
+go 1.26.0

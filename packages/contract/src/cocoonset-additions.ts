@@ -1,0 +1,95 @@
+/**
+ * Fields of a CocoonSet that are ours: the Go systems do not know them. Each is optional, has no default, and does nothing
+ * when absent, so that an object without them means the same to everybody.
+ */
+import { z } from "zod";
+import { hibernationActions } from "./hibernation-words.ts";
+import { field } from "./schema.ts";
+
+export const setDeletionPolicies = ["Retain", "Purge"] as const;
+export const rolloutStrategies = ["Rolling", "OnDelete"] as const;
+
+const scheduleSchema = z.object({
+  cron: z
+    .string()
+    .min(1)
+    .max(128)
+    .regex(/^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|\S+(\s+\S+){4})$/)
+    .meta({
+      description: "When: minute, hour, day of month, month and day of week, or a word such as @daily.",
+    }),
+  timeZone: z
+    .string()
+    .max(64)
+    .regex(/^[A-Za-z][A-Za-z0-9_+/-]*$/)
+    .meta({
+      description: "Time zone of the clock that cron means, for example Europe/Berlin; UTC when not set.",
+    })
+    .optional(),
+  action: field.choice(hibernationActions, "What happens then to every machine of the set."),
+});
+
+const idleSchema = z.object({
+  after: field.duration(
+    "How long a machine must have been idle (CPU below 2 %, no stream open, no bytes forwarded) before it is put to sleep.",
+    { min: "1m" },
+  ),
+});
+
+const retentionSchema = z.object({
+  after: field.duration("Age at which a snapshot may go.", { min: "1m" }).optional(),
+  keep: field
+    .int32("Number of the newest released snapshots per machine that stay whatever their age.", { min: 0 })
+    .optional(),
+});
+
+const warmPoolSchema = z.object({
+  size: field.int32("Number of clones kept ready to start at once.", { min: 0, max: 64 }),
+});
+
+const rolloutSchema = z.object({
+  strategy: field
+    .choice(
+      rolloutStrategies,
+      "Rolling replaces machines that no longer match the spec, a few at a time; OnDelete waits until somebody deletes their pods.",
+    )
+    .optional(),
+  maxUnavailable: field
+    .int32("How many machines may be missing at once during a rolling replacement; 1 when not set.", {
+      min: 1,
+    })
+    .optional(),
+});
+
+/** Spread into the spec. */
+export const setAdditions = {
+  paused: field
+    .flag("While true the operator changes nothing about this set; its status stays current.")
+    .optional(),
+  deletionPolicy: field
+    .choice(
+      setDeletionPolicies,
+      "What happens to the snapshots when the set is deleted: Retain (also when not set) keeps what snapshotPolicy made, Purge removes it.",
+    )
+    .optional(),
+  schedule: z
+    .array(scheduleSchema)
+    .max(32)
+    .meta({
+      description: "Times at which the machines are put to sleep or woken; the latest past entry decides.",
+      "x-kubernetes-list-type": "atomic",
+    })
+    .optional(),
+  idle: idleSchema.meta({ description: "Put idle machines to sleep." }).optional(),
+  ttl: field.duration("Delete the set this long after its creation.", { min: "1m" }).optional(),
+  retention: retentionSchema
+    .meta({
+      description:
+        "How long the snapshots latest and released-… of this set are kept. The snapshot of a sleeping machine never expires.",
+    })
+    .optional(),
+  warmPool: warmPoolSchema
+    .meta({ description: "Keep clones ready so that a machine starts at once." })
+    .optional(),
+  rollout: rolloutSchema.meta({ description: "How machines are replaced when the spec changes." }).optional(),
+};

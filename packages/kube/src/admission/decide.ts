@@ -1,0 +1,125 @@
+/** Runs one handler on one request, within its time. */
+import { Fault, type Logger } from "@cocoon/core";
+import type { AdmissionContext, AdmissionHandler, Decision } from "./handler.ts";
+import type { AdmissionRequest } from "./request.ts";
+import { allow, deny, type Verdict } from "./verdict.ts";
+
+export interface AdmissionEndpoint {
+  /** Label in metrics and logs. */
+  readonly name: string;
+  readonly handler: AdmissionHandler;
+  /** What the API server is told when the handler takes too long. Default: deny. */
+  readonly onExpiry?: "deny" | "allow";
+}
+
+/** How a review ended, as metrics count it. The last three have no verdict of the handler's. */
+export type ReviewResult = "allow" | "patch" | "deny" | "expired" | "error" | "aborted";
+
+export interface ReviewOutcome {
+  readonly result: ReviewResult;
+  /** Absent: there is nothing to tell (`aborted`) or nothing that may be told (`error`). */
+  readonly verdict?: Verdict;
+  readonly error?: unknown;
+}
+
+/** Signal and logger are made when first asked for: most handlers answer at once and need neither. */
+export class ReviewContext implements AdmissionContext {
+  readonly budgetMs: number;
+  readonly client: string;
+  readonly #uid: string;
+  readonly #parentLog: Logger;
+  #controller: AbortController | undefined;
+  #log: Logger | undefined;
+
+  constructor(given: {
+    readonly uid: string;
+    readonly budgetMs: number;
+    readonly client: string;
+    readonly log: Logger;
+  }) {
+    this.#uid = given.uid;
+    this.budgetMs = given.budgetMs;
+    this.client = given.client;
+    this.#parentLog = given.log;
+  }
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    return this.#controller.signal;
+  }
+
+  get log(): Logger {
+    this.#log ??= this.#parentLog.child({ uid: this.#uid });
+    return this.#log;
+  }
+
+  abort(reason: Fault): void {
+    this.#controller ??= new AbortController();
+    this.#controller.abort(reason);
+  }
+}
+
+export interface Review {
+  readonly endpoint: AdmissionEndpoint;
+  readonly request: AdmissionRequest;
+  readonly context: ReviewContext;
+  /** What is left of the budget now that the body is in. */
+  readonly remainingMs: number;
+  /** Calls back when the client is gone before the answer. */
+  readonly onGone: (listener: () => void) => void;
+}
+
+/** Never rejects. */
+export function decide(review: Review): ReviewOutcome | Promise<ReviewOutcome> {
+  let decision: Decision | Promise<Decision>;
+  try {
+    decision = review.endpoint.handler(review.request, review.context);
+  } catch (error) {
+    return { result: "error", error };
+  }
+  return decision instanceof Promise ? withinTime(review, decision) : outcomeOf(decision);
+}
+
+function withinTime(review: Review, decision: Promise<Decision>): Promise<ReviewOutcome> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => {
+      resolve(expired(review));
+      review.context.abort(new Fault("timeout", `no decision within ${review.context.budgetMs} ms`));
+    }, review.remainingMs);
+    review.onGone(() => {
+      clearTimeout(timer);
+      resolve({ result: "aborted" });
+      review.context.abort(new Fault("unavailable", "the API server no longer waits for the answer"));
+    });
+    decision.then(
+      (verdict) => {
+        clearTimeout(timer);
+        resolve(outcomeOf(verdict));
+      },
+      (error: unknown) => {
+        clearTimeout(timer);
+        resolve({ result: "error", error });
+      },
+    );
+  });
+}
+
+function expired({ endpoint, context }: Review): ReviewOutcome {
+  const seconds = Math.round(context.budgetMs) / 1000;
+  const verdict =
+    endpoint.onExpiry === "allow"
+      ? allow({ warnings: [`${endpoint.name}: no decision within ${seconds} s, allowed unchecked`] })
+      : deny(`${endpoint.name}: no decision within ${seconds} s, try again`, {
+          code: 504,
+          reason: "Timeout",
+        });
+  return { result: "expired", verdict };
+}
+
+const allowedSilently: ReviewOutcome = { result: "allow", verdict: allow() };
+
+function outcomeOf(decision: Decision): ReviewOutcome {
+  if (!decision) return allowedSilently;
+  if (decision.kind === "deny") return { result: "deny", verdict: decision };
+  return { result: decision.patch && decision.patch.length > 0 ? "patch" : "allow", verdict: decision };
+}

@@ -1,0 +1,150 @@
+/**
+ * AdmissionReview from the wire. This is the hot path of every webhook, so the few fields are read by hand: a missing
+ * one becomes its empty value, as Go has it, and one of the wrong type is a `badRequest` fault that names it.
+ */
+import { Fault } from "@cocoon/core";
+import { nestsDeeperThan } from "./json-depth.ts";
+import type {
+  AdmissionRequest,
+  GroupVersionKind,
+  GroupVersionResource,
+  JsonObject,
+  UserInfo,
+} from "./request.ts";
+
+export type ReviewVersion = "admission.k8s.io/v1" | "admission.k8s.io/v1beta1";
+
+export interface Review {
+  readonly version: ReviewVersion;
+  readonly request: AdmissionRequest;
+}
+
+const versions: Readonly<Record<string, ReviewVersion>> = {
+  "admission.k8s.io/v1": "admission.k8s.io/v1",
+  "admission.k8s.io/v1beta1": "admission.k8s.io/v1beta1",
+};
+
+export function readReview(body: Buffer, { maxDepth }: { readonly maxDepth: number }): Review {
+  const review = asObject(parse(body, maxDepth), "AdmissionReview");
+  if (!review) throw bad("the body must be an AdmissionReview object");
+  const version = readVersion(review);
+  const request = asObject(review["request"], "request");
+  if (!request) throw bad("admission review missing request");
+  return { version, request: readRequest(request) };
+}
+
+function parse(body: Buffer, maxDepth: number): unknown {
+  if (body.length === 0) throw bad("the body is empty");
+  if (nestsDeeperThan(body, maxDepth)) throw bad(`the body nests deeper than ${maxDepth} levels`);
+  try {
+    return JSON.parse(body.toString("utf8"));
+  } catch {
+    // The parser's own text quotes the body, which may hold a Secret, and ends up in the API server's log.
+    throw bad("decode admission review: the body is not valid JSON");
+  }
+}
+
+function readVersion(review: JsonObject): ReviewVersion {
+  const kind = text(review, "kind");
+  const apiVersion = text(review, "apiVersion");
+  if (kind === "" && apiVersion === "") return "admission.k8s.io/v1";
+  const version = Object.hasOwn(versions, apiVersion) ? versions[apiVersion] : undefined;
+  if (kind !== "AdmissionReview" || !version)
+    throw bad(
+      `the body must be an AdmissionReview of admission.k8s.io/v1 or v1beta1, not ${brief(kind)} of ${brief(apiVersion)}`,
+    );
+  return version;
+}
+
+function readRequest(request: JsonObject): AdmissionRequest {
+  return {
+    uid: text(request, "uid"),
+    kind: readKind(request, "kind") ?? noKind,
+    resource: readResource(request, "resource") ?? noResource,
+    subResource: text(request, "subResource"),
+    requestKind: readKind(request, "requestKind"),
+    requestResource: readResource(request, "requestResource"),
+    requestSubResource: text(request, "requestSubResource"),
+    name: text(request, "name"),
+    namespace: text(request, "namespace"),
+    operation: text(request, "operation"),
+    userInfo: readUserInfo(request),
+    object: asObject(request["object"], "request.object"),
+    oldObject: asObject(request["oldObject"], "request.oldObject"),
+    dryRun: readDryRun(request),
+    options: asObject(request["options"], "request.options"),
+  };
+}
+
+const noKind: GroupVersionKind = { group: "", version: "", kind: "" };
+const noResource: GroupVersionResource = { group: "", version: "", resource: "" };
+const nobody: UserInfo = { username: "", uid: "", groups: [], extra: {} };
+
+function readKind(request: JsonObject, field: string): GroupVersionKind | undefined {
+  const value = asObject(request[field], field);
+  return value && { group: text(value, "group"), version: text(value, "version"), kind: text(value, "kind") };
+}
+
+function readResource(request: JsonObject, field: string): GroupVersionResource | undefined {
+  const value = asObject(request[field], field);
+  return (
+    value && {
+      group: text(value, "group"),
+      version: text(value, "version"),
+      resource: text(value, "resource"),
+    }
+  );
+}
+
+function readUserInfo(request: JsonObject): UserInfo {
+  const user = asObject(request["userInfo"], "userInfo");
+  if (!user) return nobody;
+  const extra = asObject(user["extra"], "userInfo.extra");
+  return {
+    username: text(user, "username"),
+    uid: text(user, "uid"),
+    groups: texts(user["groups"], "userInfo.groups"),
+    extra: extra ? readExtra(extra) : nobody.extra,
+  };
+}
+
+function readExtra(extra: JsonObject): Record<string, readonly string[]> {
+  return Object.fromEntries(
+    Object.entries(extra).map(([key, value]) => [key, texts(value, "userInfo.extra")]),
+  );
+}
+
+function readDryRun(request: JsonObject): boolean {
+  const value = request["dryRun"];
+  if (value === undefined || value === null) return false;
+  if (typeof value !== "boolean") throw bad("dryRun must be true or false");
+  return value;
+}
+
+function text(object: JsonObject, field: string): string {
+  const value = object[field];
+  if (typeof value === "string") return value;
+  if (value === undefined || value === null) return "";
+  throw bad(`${field} must be a string`);
+}
+
+function texts(value: unknown, field: string): readonly string[] {
+  if (value === undefined || value === null) return [];
+  if (Array.isArray(value) && value.every((item) => typeof item === "string")) return value;
+  throw bad(`${field} must be a list of strings`);
+}
+
+function asObject(value: unknown, field: string): JsonObject | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "object" || Array.isArray(value)) throw bad(`${field} must be an object`);
+  return value as JsonObject;
+}
+
+function bad(message: string): Fault {
+  return new Fault("badRequest", message);
+}
+
+/** What a client wrote, short enough for an error line. */
+function brief(text: string): string {
+  return JSON.stringify(text.length > 64 ? `${text.slice(0, 64)}…` : text);
+}

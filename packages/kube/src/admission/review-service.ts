@@ -1,0 +1,183 @@
+/** One review from headers to answer, with the limits, the counting and the logging around it. */
+import { Fault, messageOf, type Logger } from "@cocoon/core";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { decide, ReviewContext, type ReviewOutcome } from "./decide.ts";
+import type { AdmissionMetrics, RequestResult } from "./metrics.ts";
+import { readBody } from "./read-body.ts";
+import { readReview, type Review } from "./read-review.ts";
+import type { AdmissionRequest } from "./request.ts";
+import { sendReview, sendText, sendTextAndHangUp, type TextAnswer } from "./respond.ts";
+import type { EndpointRoute } from "./router.ts";
+import type { Verdict } from "./verdict.ts";
+import { writeReview } from "./write-review.ts";
+
+export interface ReviewEvent {
+  readonly handler: string;
+  readonly result: RequestResult;
+  /** HTTP status of the answer; 0 when the client did not wait for one. */
+  readonly status: number;
+  readonly seconds: number;
+  readonly request: AdmissionRequest | undefined;
+  readonly verdict: Verdict | undefined;
+}
+
+export type ReviewObserver = (event: ReviewEvent) => void;
+
+export interface ReviewServiceOptions {
+  readonly limits: { readonly bodyBytes: number; readonly depth: number; readonly inFlight: number };
+  readonly metrics: AdmissionMetrics;
+  readonly observe: ReviewObserver | undefined;
+  readonly log: Logger;
+  readonly isStopping: () => boolean;
+}
+
+interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly route: EndpointRoute;
+  readonly arrivedMs: number;
+  readonly log: Logger;
+}
+
+/** How an exchange ended and what was learned on the way. */
+interface Ending {
+  readonly result: RequestResult;
+  readonly status: number;
+  readonly review?: Review | undefined;
+  readonly verdict?: Verdict | undefined;
+}
+
+export class ReviewService {
+  readonly #options: ReviewServiceOptions;
+  readonly #logs = new Map<string, Logger>();
+  #inFlight = 0;
+
+  constructor(options: ReviewServiceOptions) {
+    this.#options = options;
+  }
+
+  /** Always answers, unless there is nobody to answer; never rejects. */
+  async serve(request: IncomingMessage, response: ServerResponse, route: EndpointRoute): Promise<void> {
+    const { name } = route.endpoint;
+    const exchange = { request, response, route, arrivedMs: performance.now(), log: this.#logOf(name) };
+    this.#inFlight += 1;
+    this.#options.metrics.started(name);
+    let ending: Ending = { result: "error", status: 500 };
+    try {
+      ending = await this.#review(exchange);
+    } catch (error) {
+      ending = this.#refuse(exchange, error);
+    } finally {
+      this.#inFlight -= 1;
+      this.#finish(exchange, ending);
+    }
+  }
+
+  async #review(exchange: Exchange): Promise<Ending> {
+    const { request, response } = exchange;
+    this.#checkHeaders(request);
+    const body = await readBody(request, this.#options.limits.bodyBytes);
+    const review = readReview(body, { maxDepth: this.#options.limits.depth });
+    const decided = decide(reviewToDecide(exchange, review.request));
+    const outcome = decided instanceof Promise ? await decided : decided;
+    const { result, verdict } = outcome;
+    if (!verdict) return this.#withoutVerdict(exchange, review, outcome);
+    sendReview(response, writeReview(review, verdict), this.#options.isStopping());
+    return { result, status: 200, review, verdict };
+  }
+
+  #checkHeaders({ method, headers }: IncomingMessage): void {
+    if (method !== "POST") throw new Fault("methodNotAllowed", "admission reviews are sent with POST");
+    if (!isJson(headers["content-type"]))
+      throw new Fault("unsupportedMediaType", "admission reviews are sent as application/json");
+    if (headers["content-encoding"] !== undefined)
+      throw new Fault("unsupportedMediaType", "admission reviews are sent without content encoding");
+    if (this.#inFlight > this.#options.limits.inFlight)
+      throw new Fault("tooManyRequests", "too many admission requests at once");
+  }
+
+  #withoutVerdict({ response, log }: Exchange, review: Review, outcome: ReviewOutcome): Ending {
+    const { uid } = review.request;
+    if (outcome.result === "aborted") return { result: "aborted", status: 0, review };
+    log.error({ uid, err: outcome.error }, "admission handler failed");
+    sendText(response, { status: 500, text: `internal error; see the webhook's log for uid ${uid}` });
+    return { result: "error", status: 500, review };
+  }
+
+  /** What could not be read is the client's fault and told; anything else is ours and is not. */
+  #refuse({ request, response, log }: Exchange, error: unknown): Ending {
+    const fault = error instanceof Fault ? error : undefined;
+    if (fault?.code === "unavailable") return { result: "aborted", status: 0 };
+    if (!fault || fault.traits.status >= 500) {
+      log.error({ err: error }, "admission request failed");
+      sendText(response, { status: 500, text: "internal error" });
+      return { result: "error", status: 500 };
+    }
+    log.debug({ code: fault.code, error: messageOf(fault) }, "admission request refused");
+    const answer = { status: fault.traits.status, text: `${fault.message}\n`, headers: headersFor(fault) };
+    refuseWith({ request, response }, answer);
+    return { result: "rejected", status: fault.traits.status };
+  }
+
+  #finish({ route, arrivedMs, log }: Exchange, { result, status, review, verdict }: Ending): void {
+    const seconds = (performance.now() - arrivedMs) / 1000;
+    const handler = route.endpoint.name;
+    const request = review?.request;
+    this.#options.metrics.finished(handler, result, seconds);
+    this.#options.observe?.({ handler, result, status, seconds, request, verdict });
+    if (result === "expired")
+      log.warn({ uid: request?.uid, budgetMs: route.budgetMs }, "admission handler took too long");
+    else log.debug({ uid: request?.uid, result, tookMs: seconds * 1000 }, "admission reviewed");
+  }
+
+  #logOf(handler: string): Logger {
+    const known = this.#logs.get(handler);
+    if (known) return known;
+    const log = this.#options.log.child({ handler });
+    this.#logs.set(handler, log);
+    return log;
+  }
+}
+
+function reviewToDecide(
+  { request, response, route, arrivedMs, log }: Exchange,
+  admission: AdmissionRequest,
+): Parameters<typeof decide>[0] {
+  const { endpoint, budgetMs } = route;
+  return {
+    endpoint,
+    request: admission,
+    context: new ReviewContext({
+      uid: admission.uid,
+      budgetMs,
+      client: request.socket.remoteAddress ?? "",
+      log,
+    }),
+    remainingMs: Math.max(0, budgetMs - (performance.now() - arrivedMs)),
+    onGone: (listener) => {
+      response.on("close", () => {
+        if (!response.writableFinished) listener();
+      });
+    },
+  };
+}
+
+function refuseWith(
+  exchange: { readonly request: IncomingMessage; readonly response: ServerResponse },
+  answer: TextAnswer,
+): void {
+  if (answer.status === 413) sendTextAndHangUp(exchange, answer);
+  else sendText(exchange.response, answer);
+}
+
+function headersFor(fault: Fault): Record<string, string> {
+  if (fault.code === "methodNotAllowed") return { Allow: "POST" };
+  if (fault.code === "unsupportedMediaType") return { Accept: "application/json" };
+  if (fault.code === "tooManyRequests") return { "Retry-After": "1" };
+  return {};
+}
+
+function isJson(contentType: string | undefined): boolean {
+  if (contentType === "application/json") return true;
+  return contentType?.split(";")[0]?.trim().toLowerCase() === "application/json";
+}

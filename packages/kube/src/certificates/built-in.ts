@@ -1,0 +1,169 @@
+/**
+ * Certificates without help from outside: an authority of our own and a serving pair, shared by the replicas through a
+ * store (a Secret), put into the objects that the API server reads, and renewed while everything runs.
+ *
+ * Each replica does the same at intervals, and when it is told of a change: look at the targets, look at the store, serve what is in it, take the next
+ * step if one is due (rotation-plan.ts), bring the targets up to date. The targets are read before the store: a bundle
+ * is written only over one that was there before the store was read, so a replica that slept in between cannot put an
+ * old bundle over a new one.
+ *
+ * Rights needed: get, create and update on the Secret, get and patch on the targets; with a connection also list and
+ * watch on both. Rules may name the objects, except for create.
+ */
+import {
+  Backoff,
+  isFault,
+  messageOf,
+  toFault,
+  withDeadline,
+  type Abortable,
+  type Logger,
+} from "@cocoon/core";
+import type { BundleTarget } from "./bundle-target.ts";
+import { systemClock, type Clock } from "./clock.ts";
+import type { ServerNames } from "./issue.ts";
+import type { KubeConnection } from "../client.ts";
+import { Notices } from "./notices.ts";
+import { Rotation } from "./rotation.ts";
+import { defaultPolicy, type RotationPolicy } from "./rotation-plan.ts";
+import { daysUntil, type ServingCertificates } from "./serving-certificates.ts";
+import type { CertificateStore } from "./store.ts";
+import { watchObject, type WatchObjectOptions } from "./watch-object.ts";
+
+export interface BuiltInOptions {
+  readonly store: CertificateStore;
+  readonly targets: readonly BundleTarget[];
+  readonly names: ServerNames;
+  /** Unique among the replicas that share the store, such as the pod's name. */
+  readonly replica: string;
+  readonly log: Logger;
+  /** Start of the authority's common name. */
+  readonly authorityName?: string;
+  readonly policy?: Partial<RotationPolicy>;
+  readonly clock?: Clock;
+  /** Watches the store and the targets where they can be watched, so that a change is seen at once. */
+  readonly connection?: KubeConnection;
+  /** Time between looks when nothing was noticed. Default 60 s. */
+  readonly syncMs?: number;
+  /** The same while a rotation or an injection is under way. Default 5 s. */
+  readonly busySyncMs?: number;
+}
+
+export interface BuiltInCertificates extends ServingCertificates {
+  /** Looks now, as when a watch says that the Secret or a target changed. Rejects when the look failed. */
+  sync(options: Abortable): Promise<void>;
+  /** The authorities that clients must trust, PEM. */
+  caBundle(): string;
+}
+
+const lookTimeoutMs = 30_000;
+const leaveTimeoutMs = 3_000;
+
+/** Resolves once there is a pair and this replica is on the list; tries until then unless trying cannot help. */
+export async function startBuiltInCertificates(
+  options: BuiltInOptions,
+  { signal }: Abortable,
+): Promise<BuiltInCertificates> {
+  const { clock = systemClock, log } = options;
+  const rotation = new Rotation({
+    ...options,
+    authorityName: options.authorityName ?? "serving certificate authority",
+    policy: { ...defaultPolicy, ...options.policy },
+    clock,
+  });
+  await firstLook(rotation, { clock, log, signal });
+  const stopping = new AbortController();
+  const notices = new Notices();
+  const running = Promise.all([
+    keepLooking(rotation, notices, { ...options, clock, signal: stopping.signal }),
+    ...watchAll(options, { log, notify: notices.notify, signal: stopping.signal }),
+  ]);
+  return {
+    current: () => rotation.holder.pair,
+    onChange: (listener) => rotation.holder.onChange(listener),
+    readiness: () => rotation.readiness(),
+    daysToExpiry: () => daysUntil(rotation.holder.pair, clock.nowMs()),
+    sync: (call) => rotation.sync(call),
+    caBundle: () => rotation.bundle,
+    [Symbol.asyncDispose]: async () => {
+      if (stopping.signal.aborted) return;
+      stopping.abort();
+      await running;
+      await rotation.leave({ signal: AbortSignal.timeout(leaveTimeoutMs) }).catch((error: unknown) => {
+        log.debug(
+          { error: messageOf(error) },
+          "replica not taken off the list; it will be forgotten in time",
+        );
+      });
+    },
+  };
+}
+
+interface Looking {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly signal: AbortSignal;
+}
+
+const failureBackoff = { baseMs: 500, maxMs: 30_000 };
+
+async function firstLook(rotation: Rotation, { clock, log, signal }: Looking): Promise<void> {
+  const backoff = new Backoff(failureBackoff);
+  for (;;) {
+    try {
+      return await rotation.sync({ signal: withDeadline(signal, lookTimeoutMs) });
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!toFault(error).traits.retry) throw error;
+      log.warn({ error: messageOf(error) }, "serving certificates not loaded yet");
+    }
+    await clock.sleep(backoff.nextMs(), { signal });
+    signal.throwIfAborted();
+  }
+}
+
+interface Intervals extends Looking {
+  readonly syncMs?: number;
+  readonly busySyncMs?: number;
+}
+
+/** Changes come in bursts, our own among them. */
+const noticeSpacingMs = 200;
+
+async function keepLooking(rotation: Rotation, notices: Notices, options: Intervals): Promise<void> {
+  const { clock, log, signal, syncMs = 60_000, busySyncMs = 5_000 } = options;
+  const backoff = new Backoff(failureBackoff);
+  let waitMs = rotation.busy ? busySyncMs : syncMs;
+  while (await notices.wait(waitMs * (0.9 + 0.2 * Math.random()), { clock, signal })) {
+    try {
+      await rotation.sync({ signal: withDeadline(signal, lookTimeoutMs) });
+      backoff.reset();
+      waitMs = rotation.busy ? busySyncMs : syncMs;
+    } catch (error) {
+      waitMs = backoff.nextMs();
+      if (!signal.aborted)
+        log.warn({ error: messageOf(error), code: codeOf(error) }, "certificates not confirmed");
+    }
+    await clock.sleep(noticeSpacingMs, { signal });
+  }
+}
+
+function watchAll(
+  { store, targets, connection }: BuiltInOptions,
+  options: WatchObjectOptions,
+): Promise<void>[] {
+  if (!connection) return [];
+  const objects = [store, ...targets].flatMap(({ object }) => (object ? [object] : []));
+  return objects.map((object) =>
+    watchObject(connection, object, options).catch((error: unknown) => {
+      options.log.warn(
+        { object: object.key.name, error: messageOf(error) },
+        "changes not watched, looking instead",
+      );
+    }),
+  );
+}
+
+function codeOf(error: unknown): string {
+  return isFault(error) ? error.code : "internal";
+}

@@ -1,0 +1,39 @@
+/** The variables of the process that decide which cluster is meant: the only place here that reads them. */
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { z } from "zod";
+
+export interface KubeEnvironment {
+  /** `KUBECONFIG`: one path or several, separated by `:`. */
+  readonly kubeconfig?: string | undefined;
+  /** `~/.kube/config`, tried when nothing else is named. */
+  readonly homeKubeconfig: string;
+  /** `KUBERNETES_SERVICE_HOST` and `_PORT`, which every pod has. */
+  readonly serviceHost?: string | undefined;
+  readonly servicePort?: string | undefined;
+  /** Where a pod finds the token and the CA of its service account. */
+  readonly serviceAccountDirectory: string;
+}
+
+export function readKubeEnvironment(): KubeEnvironment {
+  return {
+    kubeconfig: process.env["KUBECONFIG"] || undefined,
+    homeKubeconfig: join(homedir(), ".kube", "config"),
+    serviceHost: process.env["KUBERNETES_SERVICE_HOST"] || undefined,
+    servicePort: process.env["KUBERNETES_SERVICE_PORT"] || undefined,
+    serviceAccountDirectory: "/var/run/secrets/kubernetes.io/serviceaccount",
+  };
+}
+
+/** Rows for the option table of an executable that talks to a cluster. */
+export const kubeClientOptions = {
+  kubeconfig: {
+    schema: z.string().min(1).optional(),
+    description: "kubeconfig file, or several separated by ':'; default ~/.kube/config, then in-cluster",
+    env: ["KUBECONFIG"],
+  },
+  context: {
+    schema: z.string().min(1).optional(),
+    description: "context of the kubeconfig; default its current-context",
+  },
+} as const;

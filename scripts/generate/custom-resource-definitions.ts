@@ -1,0 +1,38 @@
+/** deploy/crds/: the CustomResourceDefinitions, from the schemas of the contract. */
+import {
+  customResourceDefinitions,
+  legacyCustomResourceDefinitions,
+  type CustomResourceDefinition,
+} from "@cocoon/contract/crd";
+import { stringify } from "yaml";
+import type { Generator } from "./generator.ts";
+
+export const crds: Generator = {
+  name: "custom resource definitions",
+  owns: ["deploy/crds/*.yaml", "deploy/crd.yaml", "deploy/cocoonset-crd.yaml"],
+  generate: () => {
+    const [legacyHibernations, legacyCocoonSets] = legacyCustomResourceDefinitions();
+    return [
+      ...customResourceDefinitions().map((definition) => ({
+        path: `deploy/crds/${fileName(definition)}`,
+        content: document([definition]),
+      })),
+      // The names that the older documentation tells people to apply.
+      { path: "deploy/crd.yaml", content: document([legacyHibernations, legacyCocoonSets]) },
+      { path: "deploy/cocoonset-crd.yaml", content: document([legacyCocoonSets]) },
+    ];
+  },
+};
+
+/** `group_plural.yaml`, as the tools of the trade name them. */
+function fileName({ metadata }: CustomResourceDefinition): string {
+  const [plural = "", ...group] = metadata.name.split(".");
+  return `${group.join(".")}_${plural}.yaml`;
+}
+
+function document(definitions: readonly (CustomResourceDefinition | undefined)[]): string {
+  const texts = definitions.map((definition) =>
+    stringify(definition, { lineWidth: 110, aliasDuplicateObjects: false }),
+  );
+  return `# Generated from packages/contract by npm run generate. Do not edit.\n${texts.join("---\n")}`;
+}
