@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,11 @@ func run(kubeconfig, contentType string, settle time.Duration, expect int) error
 		return errors.New("not synced within 5 minutes")
 	}
 	took := time.Since(started)
+	syncedAt := time.Now()
+	cpu, err := processorTime()
+	if err != nil {
+		return err
+	}
 	time.Sleep(settle)
 	if have := len(store.ListKeys()); have < expect {
 		return fmt.Errorf("synced %d pods, expected %d", have, expect)
@@ -74,6 +80,8 @@ func run(kubeconfig, contentType string, settle time.Duration, expect int) error
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{
 		"objects":     len(store.ListKeys()),
 		"syncedMs":    float64(took.Microseconds()) / 1000,
+		"syncedAt":    syncedAt.UnixMilli(),
+		"cpuMs":       float64(cpu.Microseconds()) / 1000,
 		"residentKiB": resident,
 		"peakKiB":     peak,
 	})
@@ -121,6 +129,15 @@ func (s *syncedStore) Replace(list []any, resourceVersion string) error {
 	err := s.Store.Replace(list, resourceVersion)
 	s.once.Do(func() { close(s.synced) })
 	return err
+}
+
+// processorTime is what this process has used so far.
+func processorTime() (time.Duration, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, err
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
 }
 
 func memoryKiB(field string) (int, error) {

@@ -60,3 +60,4 @@ export {
 } from "./snapshot/cloud-image.ts";
 export { exportArchive, type ExportArchiveOptions } from "./archive/export-archive.ts";
 export { importArchive, type ImportArchiveOptions } from "./archive/import-archive.ts";
+export { snapshotArchive, type ReadBlob, type SnapshotArchiveOptions } from "./archive/snapshot-archive.ts";

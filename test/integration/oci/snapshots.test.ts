@@ -9,6 +9,7 @@ import { promisify } from "node:util";
 import {
   deleteByDigest,
   fixedCredential,
+  importArchive,
   openRegistry,
   openSnapshotClient,
   snapshotFormats,
@@ -168,6 +169,27 @@ describe("snapshots in our registry", () => {
         format: "packed",
         signal,
       });
+    }
+  });
+
+  it("a tool that knows nothing of registries downloads it as an archive", async ({ signal }) => {
+    await using world = await openWorld();
+    const node = await world.node("node");
+    const random = seededRandom(testSeed());
+    const vm = join(world.path, "vm");
+    for (const format of snapshotFormats) {
+      const repository = world.repository(`team/${format}`);
+      const options = { repository, tag: "latest", format, signal } as const;
+      await node.push({ ...options, source: await makeMachine(vm, random, 3 << 20) });
+      await node.push({ ...options, source: await runMachine(vm, random) });
+      const url = new URL(`/dl/team/${format}`, world.server.url);
+      const answer = await fetch(url, { headers: { authorization: `Bearer ${world.password}` } });
+      assert.deepEqual([answer.status, answer.headers.get("content-type")], [200, "application/x-tar"]);
+      assert.ok(answer.body);
+      const directory = join(world.path, `dl-${format}`);
+      const envelope = await importArchive({ archive: answer.body, directory, signal });
+      assert.equal(envelope.config.name, `team/${format}`);
+      await assertMachine(directory, await contentOfMachine(vm));
     }
   });
 

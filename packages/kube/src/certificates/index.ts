@@ -25,7 +25,9 @@ export { startFileCertificates, type FileCertificatesOptions } from "./files.ts"
 export {
   createAuthority,
   createSelfSignedPair,
+  issuePair,
   issueServingPair,
+  type Bearer,
   type IssuedPair,
   type ServerNames,
   type Validity,

@@ -48,16 +48,31 @@ export interface ServerNames {
   readonly hosts: readonly string[];
 }
 
-export async function issueServingPair(
+export interface Bearer extends ServerNames {
+  /** Kubernetes reads these as the groups of a client. */
+  readonly organizations?: readonly string[];
+  readonly usage: "server" | "client" | "both";
+}
+
+export function issueServingPair(
   authority: IssuedPair,
   names: ServerNames,
+  validity: Validity,
+): Promise<IssuedPair> {
+  return issuePair(authority, { ...names, usage: "server" }, validity);
+}
+
+/** A certificate for a server, a client, or one that is both. */
+export async function issuePair(
+  authority: IssuedPair,
+  bearer: Bearer,
   validity: Validity,
 ): Promise<IssuedPair> {
   const keys = await generateKeys();
   const issuer = new x509.X509Certificate(authority.certificate);
   const signer = await importSigner(authority.privateKey);
   const certificate = await x509.X509CertificateGenerator.create({
-    subject: [{ CN: [names.commonName] }],
+    subject: [...(bearer.organizations ?? []).map((name) => ({ O: [name] })), { CN: [bearer.commonName] }],
     issuer: issuer.subject,
     publicKey: keys.publicKey,
     signingKey: signer.key,
@@ -65,7 +80,7 @@ export async function issueServingPair(
     serialNumber: randomSerial(),
     ...datesOf(validity),
     extensions: [
-      ...servingExtensions(names),
+      ...bearerExtensions(bearer),
       await x509.AuthorityKeyIdentifierExtension.create(issuer.publicKey),
     ],
   });
@@ -80,20 +95,26 @@ export async function createSelfSignedPair(names: ServerNames, validity: Validit
     signingAlgorithm: algorithm,
     serialNumber: randomSerial(),
     ...datesOf(validity),
-    extensions: servingExtensions(names),
+    extensions: bearerExtensions({ ...names, usage: "server" }),
   });
   return written(certificate, keys);
 }
 
-function servingExtensions({ hosts }: ServerNames): x509.Extension[] {
+const keyUsages = {
+  server: [x509.ExtendedKeyUsage.serverAuth],
+  client: [x509.ExtendedKeyUsage.clientAuth],
+  both: [x509.ExtendedKeyUsage.serverAuth, x509.ExtendedKeyUsage.clientAuth],
+};
+
+function bearerExtensions({ hosts, usage }: Bearer): x509.Extension[] {
   const names = [...new Set(hosts)].map(
     (host) => ({ type: isIP(host) ? "ip" : "dns", value: host }) as const,
   );
   return [
     new x509.BasicConstraintsExtension(false, undefined, true),
     new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-    new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
-    new x509.SubjectAlternativeNameExtension(names),
+    new x509.ExtendedKeyUsageExtension(keyUsages[usage]),
+    ...(names.length > 0 ? [new x509.SubjectAlternativeNameExtension(names)] : []),
   ];
 }
 

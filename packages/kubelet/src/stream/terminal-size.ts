@@ -1,6 +1,5 @@
 /** Sizes of the user's terminal: a sequence of JSON objects, cut into messages anyhow. */
 import type { Readable } from "node:stream";
-import { systemCode } from "@cocoon/core";
 
 export interface TerminalSize {
   readonly width: number;
@@ -14,8 +13,8 @@ const largest = 65_535;
 export async function* terminalSizes(source: Readable): AsyncGenerator<TerminalSize> {
   try {
     yield* readSizes(source);
-  } catch (error) {
-    if (systemCode(error) !== "ERR_STREAM_PREMATURE_CLOSE") throw error;
+  } catch {
+    // Sizes are advice. A lost connection ends them like any other end; the command hears of it by its signal.
   }
 }
 

@@ -50,8 +50,7 @@ async function* writeArchive(options: ExportArchiveOptions): AsyncGenerator<Uint
   await using stack = new AsyncDisposableStack();
   const pool = options.pool ?? stack.use(new WorkerPool());
   const source = stack.use(await openSource(options.files));
-  const sorted = source.files.toSorted((a, b) => Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)));
-  for (const file of sorted) yield* writeFile(file, mtime, { pool, signal: options.signal });
+  for (const file of source.files) yield* writeFile(file, mtime, { pool, signal: options.signal });
   yield endOfArchive;
 }
 

@@ -34,6 +34,11 @@ const reportedTroubles = 3;
 /** Content that is only looked at does not leave the thread, so its memory is used again. */
 let scratch = Buffer.alloc(0);
 
+function scratchOf(length: number): Buffer {
+  if (scratch.length < length) scratch = Buffer.allocUnsafeSlow(length);
+  return scratch.subarray(0, length);
+}
+
 function run(task: Task): TaskResults[Task["kind"]] {
   switch (task.kind) {
     case "hash":
@@ -54,8 +59,7 @@ function run(task: Task): TaskResults[Task["kind"]] {
 }
 
 function hashRange({ fd, offset, length, chunkBytes }: HashTask): HashResult {
-  if (scratch.length < length) scratch = Buffer.allocUnsafeSlow(length);
-  const content = fill(scratch.subarray(0, length), { fd, offset });
+  const content = fill(scratchOf(length), { fd, offset });
   const digests = new Uint8Array(Math.ceil(length / chunkBytes) * 32);
   for (let at = 0; at < length; at += chunkBytes) {
     const chunk = content.subarray(at, at + chunkBytes);
@@ -67,7 +71,13 @@ function hashRange({ fd, offset, length, chunkBytes }: HashTask): HashResult {
 function encode({ items, level }: EncodeTask): EncodeResult {
   const files = new OpenFiles();
   try {
-    const encoded = items.map((item) => encodeItem(item, level, files));
+    const room = scratchOf(items.reduce((sum, item) => sum + item.rawLength, 0));
+    let at = 0;
+    const encoded = items.map((item) => {
+      const content = fill(room.subarray(at, at + item.rawLength), item);
+      at += item.rawLength;
+      return encodeItem(item, content, { level, files });
+    });
     const bytes = Buffer.concat(encoded.map((each) => each.bytes));
     const chunks = encoded.map((each) => ({ length: each.bytes.length, encoding: each.encoding }));
     return { bytes: owned(bytes), chunks };
@@ -76,8 +86,11 @@ function encode({ items, level }: EncodeTask): EncodeResult {
   }
 }
 
-function encodeItem(item: EncodeItem, level: number, files: OpenFiles): ReturnType<typeof encodeChunk> {
-  const content = readExactly(item, item.rawLength);
+function encodeItem(
+  item: EncodeItem,
+  content: Buffer,
+  { level, files }: { readonly level: number; readonly files: OpenFiles },
+): ReturnType<typeof encodeChunk> {
   if (chunkId(content) !== item.id)
     throw new CorruptChunk(`the source changed at byte ${item.offset} while it was read`);
   const base = item.base && tryReadBase(item.base, files);
@@ -169,9 +182,8 @@ function scan(task: ScanTask): ScanResult {
 
 /** Pieces of a range, in memory that the next piece overwrites. */
 function* pieces({ fd, offset, length }: FilePlace & { readonly length: number }): Generator<Buffer> {
-  if (scratch.length < pieceBytes) scratch = Buffer.allocUnsafeSlow(pieceBytes);
   for (let at = 0; at < length; at += pieceBytes)
-    yield fill(scratch.subarray(0, Math.min(pieceBytes, length - at)), { fd, offset: offset + at });
+    yield fill(scratchOf(Math.min(pieceBytes, length - at)), { fd, offset: offset + at });
 }
 
 function readExactly(place: FilePlace, length: number): Buffer {

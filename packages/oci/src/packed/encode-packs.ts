@@ -2,10 +2,10 @@
  * The second pass: encodes the chunks that are new and fills packs with them. Encoding runs ahead on the worker
  * threads, packs leave in order; whoever takes them slowly slows the encoding down.
  */
+import { createHash } from "node:crypto";
 import { Fault, type Abortable } from "@cocoon/core";
 import type { EncodeItem, EncodeResult } from "../chunks/worker-protocol.ts";
 import type { WorkerPool } from "../chunks/worker-pool.ts";
-import { digestOf } from "../digest.ts";
 import { mapOrdered } from "../work/parallel.ts";
 import type { FreshChunk, Location } from "./reuse-plan.ts";
 
@@ -16,9 +16,10 @@ export interface EncodeRequest {
 
 export interface FilledPack {
   readonly digest: string;
-  readonly bytes: Buffer;
+  readonly size: number;
+  /** The content, in order. */
+  readonly pieces: readonly Uint8Array[];
   readonly locations: readonly Location[];
-  readonly rawBytes: number;
 }
 
 export interface EncodeOptions extends Abortable {
@@ -54,7 +55,7 @@ function* batches(requests: readonly EncodeRequest[]): Generator<readonly Encode
 
 class OpenPack {
   size = 0;
-  #rawBytes = 0;
+  readonly #sum = createHash("sha256");
   readonly #pieces: Uint8Array[] = [];
   readonly #locations: Omit<Location, "pack">[] = [];
 
@@ -65,17 +66,16 @@ class OpenPack {
       if (!chunk) throw new Fault("internal", "a worker encoded more chunks than it was given");
       const place = { id: chunk.id, offset, length, rawLength: chunk.rawLength, encoding };
       this.#locations.push(encoding === "delta" && chunk.base ? { ...place, base: chunk.base } : place);
-      this.#rawBytes += chunk.rawLength;
       offset += length;
     }
     this.#pieces.push(result.bytes);
+    this.#sum.update(result.bytes);
     this.size = offset;
   }
 
   close(): FilledPack {
-    const bytes = Buffer.concat(this.#pieces, this.size);
-    const digest = digestOf(bytes);
+    const digest = `sha256:${this.#sum.digest("hex")}`;
     const locations = this.#locations.map((each) => ({ ...each, pack: digest }));
-    return { digest, bytes, locations, rawBytes: this.#rawBytes };
+    return { digest, size: this.size, pieces: this.#pieces, locations };
   }
 }

@@ -4,7 +4,7 @@ import type { Abortable } from "@cocoon/core";
 import type { ChunkStore, Hold } from "../chunks/chunk-store.ts";
 import type { ChunkLocator } from "../chunks/worker-protocol.ts";
 import type { WorkerPool } from "../chunks/worker-pool.ts";
-import { contentOf, contentOfFile } from "../registry/blob-content.ts";
+import { contentOfFile, contentOfPieces } from "../registry/blob-content.ts";
 import type { Repository } from "../registry/repository.ts";
 import { Meter, type OnProgress } from "../snapshot/progress.ts";
 import type { OpenFile } from "../snapshot/source.ts";
@@ -75,7 +75,7 @@ export async function pushPacks(options: PushPacksOptions): Promise<PushedPacks>
   const used = packsOf(locations.values());
   const packs = [
     ...plan.packs.filter((each) => used.has(each.digest)), // some were only hoped to be of use
-    ...filled.map(({ digest, bytes }) => ({ digest, size: bytes })),
+    ...filled,
   ];
   const index = buildIndex({
     chunkBytes: packedChunkBytes,
@@ -166,7 +166,7 @@ interface SendOptions extends PushPacksOptions {
 
 interface SentPack {
   readonly digest: string;
-  readonly bytes: number;
+  readonly size: number;
   readonly locations: readonly Location[];
 }
 
@@ -176,12 +176,12 @@ async function sendFresh(fresh: readonly FreshChunk[], options: SendOptions): Pr
   const transfers = new TaskGroup(options.transfers);
   try {
     for await (const pack of encodePacks(requests, { ...options, packBytes })) {
-      const room = await options.budget.acquire(pack.bytes.length, options);
+      const room = await options.budget.acquire(pack.size, options);
       await transfers.start(async () => {
         using _room = room;
         await sendPack(pack, options);
       });
-      sent.push({ digest: pack.digest, bytes: pack.bytes.length, locations: pack.locations });
+      sent.push({ digest: pack.digest, size: pack.size, locations: pack.locations });
     }
     await transfers.finish();
   } finally {
@@ -192,7 +192,7 @@ async function sendFresh(fresh: readonly FreshChunk[], options: SendOptions): Pr
 
 async function sendPack(pack: FilledPack, options: SendOptions): Promise<void> {
   const { repository, store, signal, sending } = options;
-  const content = contentOf(pack.bytes, pack.digest);
+  const content = contentOfPieces(pack.pieces, pack);
   await repository.putBlob(content, { signal, onSent: (bytes) => sending.add(bytes) });
   options.hold?.add([pack.digest]);
   await store?.addPack({
@@ -200,7 +200,13 @@ async function sendPack(pack: FilledPack, options: SendOptions): Promise<void> {
     chunks: pack.locations.map(({ base, pack: _pack, ...chunk }) =>
       base ? { ...chunk, baseId: base.id } : chunk,
     ),
-    write: (file) => file.write(pack.bytes, 0),
+    write: async (file) => {
+      let at = 0;
+      for (const piece of pack.pieces) {
+        await file.write(piece, at);
+        at += piece.length;
+      }
+    },
   });
 }
 

@@ -13,6 +13,25 @@ export function contentOf(bytes: Uint8Array, digest: string = digestOf(bytes)): 
   };
 }
 
+/** Content that lies in several buffers. */
+export function contentOfPieces(
+  pieces: readonly Uint8Array[],
+  { digest, size }: { readonly digest: string; readonly size: number },
+): BlobContent {
+  return {
+    digest,
+    size,
+    open: async function* (offset) {
+      let passed = 0;
+      for (const piece of pieces) {
+        const skip = Math.min(piece.length, Math.max(0, offset - passed));
+        passed += piece.length;
+        if (skip < piece.length) yield piece.subarray(skip);
+      }
+    },
+  };
+}
+
 /** A file whose digest and size are known; it must not change while it is sent. */
 export function contentOfFile(file: {
   readonly path: string;

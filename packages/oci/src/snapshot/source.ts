@@ -21,7 +21,12 @@ export async function filesOf(directory: string): Promise<SourceFile[]> {
   return entries
     .filter((each) => each.isFile() && each.name !== envelopeName)
     .map((each) => ({ name: each.name, path: join(directory, each.name) }))
-    .sort((a, b) => Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)));
+    .sort(byName);
+}
+
+/** By the bytes of the names, as archives order them. */
+function byName(a: { readonly name: string }, b: { readonly name: string }): number {
+  return Buffer.compare(Buffer.from(a.name), Buffer.from(b.name));
 }
 
 export interface OpenFile {
@@ -38,7 +43,7 @@ export interface OpenSource extends AsyncDisposable {
   assertUnchanged(): Promise<void>;
 }
 
-/** Opens all files at once, so that what is read is one state even when names are replaced meanwhile. */
+/** Opens all files at once, in the order of their names, so that what is read is one state even when names are replaced meanwhile. */
 export async function openSource(files: readonly SourceFile[]): Promise<OpenSource> {
   if (new Set(files.map((each) => each.name)).size !== files.length)
     throw new Fault("invalid", "two files of the snapshot have the same name");
@@ -49,7 +54,7 @@ export async function openSource(files: readonly SourceFile[]): Promise<OpenSour
   };
   try {
     const opened: OpenFile[] = [];
-    for (const file of files) {
+    for (const file of files.toSorted(byName)) {
       assertFileName(file.name);
       const handle = await open(file.path, "r");
       handles.push(handle);

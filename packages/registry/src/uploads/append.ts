@@ -8,8 +8,10 @@ import { Fault } from "@cocoon/core";
 import type { RunningDigest } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
 
-const pauseAboveBytes = 2 * 1024 * 1024;
-const resumeBelowBytes = 1024 * 1024;
+/** Written at once: every write is a walk to another thread and back. */
+const batchBytes = 256 * 1024;
+const pauseAboveBytes = 4 * 1024 * 1024;
+const resumeBelowBytes = 2 * 1024 * 1024;
 
 export interface AppendTarget {
   readonly file: FileHandle;
@@ -94,16 +96,18 @@ class Append {
 
   #pump(): void {
     if (this.#writing || this.#settled) return;
+    const last = this.#ended || this.#failure !== undefined;
     if (this.#queue.length === 0) {
-      if (this.#ended || this.#failure) this.#settle();
+      if (last) this.#settle();
       return;
     }
+    if (this.#queuedBytes < batchBytes && !last) return;
     const batch = this.#queue;
-    const batchBytes = this.#queuedBytes;
+    const bytes = this.#queuedBytes;
     this.#queue = [];
     this.#queuedBytes = 0;
     this.#writing = true;
-    this.#write(batch, batchBytes).then(
+    this.#write(batch, bytes).then(
       () => {
         this.#writing = false;
         if (this.#body.isPaused() && this.#queuedBytes < resumeBelowBytes) this.#body.resume();
@@ -121,7 +125,10 @@ class Append {
     const { file, position } = this.#target;
     const { bytesWritten } = await file.writev(batch, position + this.#writtenBytes);
     this.#writtenBytes += bytesWritten;
-    if (bytesWritten === batchBytes) return;
+    if (bytesWritten === batchBytes) {
+      for (const chunk of batch) release(chunk);
+      return;
+    }
     // A full disk takes a part first and says why at the next call.
     const rest = Buffer.concat(batch).subarray(bytesWritten);
     await this.#write([rest], rest.length);
@@ -134,4 +141,13 @@ class Append {
     this.#body.off("close", this.#onGone);
     this.#done({ writtenBytes: this.#writtenBytes, failure: this.#failure });
   }
+}
+
+/**
+ * Gives the memory of a chunk back at once. Left to the garbage collector, a fast upload makes it run all the time:
+ * each chunk is a block of its own outside of its heap.
+ */
+function release(chunk: Buffer): void {
+  const memory = chunk.buffer;
+  if (memory instanceof ArrayBuffer && memory.byteLength === chunk.length) memory.transfer(0);
 }

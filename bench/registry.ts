@@ -1,0 +1,248 @@
+/**
+ * Our registry against `distribution` v3 (Go), on the same disk, in the same run, driven by the same client program.
+ *
+ *   npm run bench -- registry [--rounds 5] [--small-count 2000] [--large-count 16]
+ *
+ * Each round starts both servers fresh, in alternating order, and does the same four things with each: push and pull of
+ * 1 GiB in layers of 64 MiB (4 at a time), push and pull of 2,000 blobs of 64 KiB (8 at a time). A push is POST, then
+ * PUT with the body. Ours runs as `epoch serve` does by default: content and names flushed to disk before the answer,
+ * repository links, a token on every request. The peer runs without authentication and without an access log.
+ * Ratios are taken within a round, so that what else happens on the machine hits both; medians are over rounds.
+ */
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readFile, rm, statfs, writeFile } from "node:fs/promises";
+import { cpus, tmpdir, totalmem } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { buildInfo, sleep } from "@cocoon/core";
+import { eventually, runCommand } from "@cocoon/testkit";
+import { buildGoProgram } from "../test/peers/go-program.ts";
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: "string", default: "5" },
+    "small-count": { type: "string", default: "2000" },
+    "large-count": { type: "string", default: "16" },
+    dir: { type: "string", default: tmpdir() },
+  },
+});
+const rounds = Number(values.rounds);
+const loads = [
+  { name: "pushLarge", mode: "push", count: values["large-count"], size: 64 * 2 ** 20, parallel: 4 },
+  { name: "pullLarge", mode: "pull", count: values["large-count"], size: 64 * 2 ** 20, parallel: 4 },
+  { name: "pushSmall", mode: "push", count: values["small-count"], size: 64 * 2 ** 10, parallel: 8 },
+  { name: "pullSmall", mode: "pull", count: values["small-count"], size: 64 * 2 ** 10, parallel: 8 },
+] as const;
+type LoadName = (typeof loads)[number]["name"];
+type System = "ours" | "distribution";
+
+interface Result {
+  readonly mibPerSecond: number;
+  readonly cpuSeconds: number;
+}
+interface Run {
+  readonly results: Readonly<Record<LoadName, Result>>;
+  readonly residentMiB: number;
+}
+
+interface Server extends AsyncDisposable {
+  readonly url: string;
+  readonly token: string;
+  readonly pid: number;
+}
+
+const root = join(import.meta.dirname, "..");
+const peers = join(import.meta.dirname, "peers", "distribution");
+const signal = new AbortController().signal;
+
+const programs = {
+  distribution: await buildGoProgram({
+    name: "distribution",
+    directory: peers,
+    package: "github.com/distribution/distribution/v3/cmd/registry",
+  }),
+  load: await buildGoProgram({
+    name: "load",
+    directory: peers,
+    package: "./load",
+    sources: ["load/main.go"],
+  }),
+};
+
+async function startOurs(directory: string, port: number): Promise<Server> {
+  const main = join(root, "packages/registry/src/main.ts");
+  const args = [main, "serve", "--addr", `127.0.0.1:${port}`, "--health-addr", "", "--root", directory];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
+  const token = await eventually(
+    async () => (await readFile(join(directory, "admin-token"), "utf8")).trim(),
+    {
+      timeoutMs: 60_000,
+    },
+  );
+  return serverOf(child, { url: `http://127.0.0.1:${port}`, token });
+}
+
+async function startDistribution(directory: string, port: number): Promise<Server> {
+  const config = join(directory, "config.yml");
+  await writeFile(
+    config,
+    [
+      "version: 0.1",
+      "log: {level: error, accesslog: {disabled: true}}",
+      `storage: {filesystem: {rootdirectory: ${join(directory, "data")}}}`,
+      `http: {addr: "127.0.0.1:${port}"}`,
+    ].join("\n"),
+  );
+  const child = spawn(programs.distribution, ["serve", config], { stdio: ["ignore", "ignore", "ignore"] });
+  const url = `http://127.0.0.1:${port}`;
+  await eventually(() => fetch(`${url}/v2/`), { timeoutMs: 60_000 });
+  return serverOf(child, { url, token: "" });
+}
+
+function serverOf(child: ChildProcess, { url, token }: { url: string; token: string }): Server {
+  return {
+    url,
+    token,
+    pid: child.pid ?? 0,
+    [Symbol.asyncDispose]: async () => {
+      const gone = once(child, "exit");
+      child.kill("SIGTERM");
+      await gone;
+    },
+  };
+}
+
+/** User and system time of a process so far. */
+async function cpuSeconds(pid: number): Promise<number> {
+  const stat = await readFile(`/proc/${pid}/stat`, "latin1");
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
+async function peakResidentMiB(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, "latin1");
+  return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1]) / 1024;
+}
+
+let nextPort = 20_000 + (process.pid % 10_000);
+
+async function runOnce(system: System, round: number): Promise<Run> {
+  const directory = join(values.dir, `bench-registry-${process.pid}-${round}-${system}`);
+  await mkdir(directory, { recursive: true });
+  try {
+    nextPort += 1;
+    await using server = await (system === "ours"
+      ? startOurs(directory, nextPort)
+      : startDistribution(directory, nextPort));
+    const results: Partial<Record<LoadName, Result>> = {};
+    for (const load of loads) results[load.name] = await runLoad(server, load, round);
+    return { results: results as Record<LoadName, Result>, residentMiB: await peakResidentMiB(server.pid) };
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+    await runCommand("sync", []); // what one system left to write must not slow the other
+    await sleep(500, { signal });
+  }
+}
+
+async function runLoad(server: Server, load: (typeof loads)[number], round: number): Promise<Result> {
+  const before = await cpuSeconds(server.pid);
+  const args = ["-url", server.url, "-mode", load.mode, "-count", load.count, "-size", String(load.size)];
+  const rest = [
+    "-parallel",
+    String(load.parallel),
+    "-seed",
+    String(round + 1),
+    "-repository",
+    `bench/of-${load.size}`,
+  ];
+  const result = await runCommand(programs.load, [...args, ...rest], {
+    env: { LOAD_TOKEN: server.token },
+    timeoutMs: 600_000,
+  });
+  if (result.code !== 0) throw new Error(`load failed: ${result.stderr}`);
+  const { mibPerSecond } = JSON.parse(result.stdout) as { mibPerSecond: number };
+  return { mibPerSecond, cpuSeconds: (await cpuSeconds(server.pid)) - before };
+}
+
+function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = sorted.length / 2;
+  return sorted.length % 2 === 1
+    ? (sorted[Math.floor(middle)] ?? 0)
+    : ((sorted[middle - 1] ?? 0) + (sorted[middle] ?? 0)) / 2;
+}
+
+function summary(values: readonly number[]): { median: number; min: number; max: number } {
+  const round = (value: number) => Math.round(value * 100) / 100;
+  return { median: round(median(values)), min: round(Math.min(...values)), max: round(Math.max(...values)) };
+}
+
+const runs: Record<System, Run[]> = { ours: [], distribution: [] };
+for (let round = 0; round < rounds; round += 1)
+  for (const system of round % 2 === 0
+    ? (["ours", "distribution"] as const)
+    : (["distribution", "ours"] as const)) {
+    const run = await runOnce(system, round);
+    runs[system].push(run);
+    const line = loads.map(
+      ({ name }) =>
+        `${name} ${run.results[name].mibPerSecond.toFixed(0)} MiB/s (${run.results[name].cpuSeconds.toFixed(1)} s CPU)`,
+    );
+    console.log(
+      `round ${round + 1} ${system.padEnd(12)} ${line.join(", ")}, ${run.residentMiB.toFixed(0)} MiB resident`,
+    );
+  }
+
+const of = (system: System, name: LoadName, key: keyof Result) =>
+  runs[system].map((run) => run.results[name][key]);
+const ratios = (name: LoadName) => {
+  const peer = of("distribution", name, "mibPerSecond");
+  return of("ours", name, "mibPerSecond").map((value, index) => value / (peer[index] ?? Number.NaN));
+};
+const resident = (system: System) => runs[system].map((run) => run.residentMiB);
+const figures = {
+  ...Object.fromEntries(
+    loads.map(({ name }) => [
+      name,
+      {
+        ratio: summary(ratios(name)),
+        oursMiBPerSecond: summary(of("ours", name, "mibPerSecond")),
+        distributionMiBPerSecond: summary(of("distribution", name, "mibPerSecond")),
+        oursCpuSeconds: summary(of("ours", name, "cpuSeconds")),
+        distributionCpuSeconds: summary(of("distribution", name, "cpuSeconds")),
+      },
+    ]),
+  ),
+  residentMiB: { ours: summary(resident("ours")), distribution: summary(resident("distribution")) },
+};
+const memoryRatio = median(resident("ours")) / median(resident("distribution"));
+const target = (name: string, value: number, want: readonly [">=" | "<=", number]) => ({
+  name,
+  value: Math.round(value * 100) / 100,
+  want: want.join(" "),
+  met: want[0] === ">=" ? value >= want[1] : value <= want[1],
+});
+const { bsize, type } = await statfs(values.dir);
+console.log(
+  JSON.stringify({
+    bench: "registry",
+    env: {
+      cpus: cpus().length,
+      cpu: cpus()[0]?.model,
+      memoryGiB: Math.round(totalmem() / 2 ** 30),
+      node: process.version,
+      filesystem: { type: `0x${type.toString(16)}`, blockBytes: bsize },
+      revision: buildInfo().revision,
+      rounds,
+    },
+    figures,
+    targets: [
+      target("push 64 MiB layers, times distribution", median(ratios("pushLarge")), [">=", 1.3]),
+      target("pull 64 MiB layers, times distribution", median(ratios("pullLarge")), [">=", 1.3]),
+      target("push 64 KiB blobs, times distribution", median(ratios("pushSmall")), [">=", 2]),
+      target("pull 64 KiB blobs, times distribution", median(ratios("pullSmall")), [">=", 2]),
+      target("resident memory, times distribution", memoryRatio, ["<=", 2]),
+    ],
+  }),
+);
