@@ -4,11 +4,18 @@
  * `image-store.ts` and `vm-network.ts` are the ports that a backend stands on; `agent-protocol.ts` is the language of the
  * agent inside a guest. Nothing here knows Kubernetes.
  */
-export { debianImageName, demoImageName, ensureDemoImage, openImageLibrary } from "./images/index.ts";
+export {
+  debianImageName,
+  demoImageName,
+  ensureDemoImage,
+  openImageLibrary,
+  RegistrySource,
+} from "./images/index.ts";
 export type {
   DemoImageOptions,
   ImageLibraryOptions,
   ImageSource,
+  RegistrySourceOptions,
   SourceBlob,
   SourceImage,
 } from "./images/index.ts";

@@ -83,6 +83,14 @@ void programs_tick(int64_t now_ms);
 /* Called when a port has room again. */
 void programs_continue(struct port *port);
 
+/* agent-exec.c */
+struct ends {
+  int input, output, error; /* -1 = there is none */
+};
+void close_fd(int *fd);
+/* Returns NULL when the program was started; ours are then the agent's ends, which do not block. */
+const char *exec_request(struct json_object *request, struct ends *ours, pid_t *pid, char message[160]);
+
 /* agent-identity.c */
 void agent_apply_identity(struct json_object *request);
 const char *agent_epoch(void);

@@ -151,7 +151,7 @@ static void grow_root(const char *device) {
 
 static void mount_root(const char *device) {
   mkdir(NEW_ROOT, 0755);
-  if (mount(device, NEW_ROOT, "ext4", 0, "noinit_itable,discard") < 0) stop_machine("the root disk does not mount");
+  if (mount(device, NEW_ROOT, "ext4", MS_NOATIME, "noinit_itable,discard") < 0) stop_machine("the root disk does not mount");
   grow_root(device);
   mkdir(NEW_ROOT "/run", 0755);
   if (mount("run", NEW_ROOT "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0) stop_machine("no /run");
@@ -171,38 +171,15 @@ static void enter_root(void) {
     stop_machine("cannot change into the root file system");
 }
 
-/* Without a disk the initramfs is the root: enough to show that a machine runs, and to look around in. */
-static void stay_here(void) {
-  mkdir("/run", 0755);
-  mkdir(TOOLKIT, 0755);
-  mount("/cocoon", TOOLKIT, NULL, MS_BIND, NULL);
-  mkdir("/etc", 0755);
-  mkdir("/root", 0700);
-  mkdir("/tmp", 01777);
-  mkdir("/bin", 0755);
-  symlink(TOOLKIT "/bin/busybox", "/bin/sh");
-  write_text("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0644);
-}
-
-static bool wants_no_root(void) {
-  char line[4096];
-  return read_text("/proc/cmdline", line, sizeof line) > 0 && strstr(line, "cocoon.root=none");
-}
-
 int boot_main(void) {
   umask(022);
   mount_kernel_files();
   load_modules();
-  bool diskless = wants_no_root();
-  struct disks disks = diskless ? find_disks() : wait_for_root();
+  struct disks disks = wait_for_root();
   keep_seed(disks.seed);
-  if (diskless) {
-    stay_here();
-  } else {
-    if (!*disks.root) stop_machine("no disk holds an ext4 file system");
-    mount_root(disks.root);
-    enter_root();
-  }
+  if (!*disks.root) stop_machine("no disk holds an ext4 file system");
+  mount_root(disks.root);
+  enter_root();
   execl(TOOLKIT "/bin/cocoon-guest", "cocoon-guest", "init", NULL);
   stop_machine("the toolkit does not start");
   return 1;

@@ -18,6 +18,7 @@
 
 #define TOOLKIT "/run/cocoon"          /* bind mount of the initramfs part that guests keep */
 #define MACHINE_FILE TOOLKIT "/machine" /* settings of this machine, read from the seed disk */
+#define SSH_HOST_KEY "/etc/dropbear/dropbear_ed25519_host_key"
 #define SEED_FILE_NAME "cocoon.cfg"
 #define SEED_LABEL "CIDATA     "        /* FAT volume label, padded to 11 bytes */
 
@@ -79,6 +80,7 @@ bool become(const struct account *account);
 
 /* identity.c: what must differ between two machines that came from one snapshot */
 void identity_hostname(const char *name);
+/* Writes the machine id; what is derived from the old one is renewed with it. */
 bool identity_machine_id(const char *id);
 bool identity_entropy(const void *bytes, size_t length);
 bool identity_clock(int64_t unix_nanoseconds);

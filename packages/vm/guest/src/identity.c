@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/random.h>
-#include <linux/rtc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,11 +46,31 @@ void identity_hostname(const char *name) {
   name_in_hosts(name);
 }
 
+/*
+ * Two machines with one host key could stand in for each other. Without a file the SSH server of the toolkit makes a new
+ * key at the next connection; OpenSSH needs to be told, which takes its time and so happens beside us.
+ */
+static void renew_ssh_keys(void) {
+  unlink(SSH_HOST_KEY);
+  if (access("/etc/ssh/ssh_host_ed25519_key", F_OK) < 0 || fork() != 0) return;
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  setsid();
+  execl("/bin/sh", "sh", "-c",
+        "rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub; ssh-keygen -A; "
+        "systemctl try-restart ssh.service sshd.service 2>/dev/null || service ssh restart",
+        NULL);
+  _exit(127);
+}
+
 /* systemd and D-Bus read this file; the second name is a link to it or a copy of it. */
 bool identity_machine_id(const char *id) {
   if (strlen(id) != 32 || id[strspn(id, "0123456789abcdef")]) return false;
-  char line[40];
+  char line[40], former[40] = "";
   snprintf(line, sizeof line, "%s\n", id);
+  read_text("/etc/machine-id", former, sizeof former);
+  if (*former && *former != '\n' && strcmp(former, line) != 0) renew_ssh_keys();
   bool done = replace_text("/etc/machine-id", line, 0444);
   struct stat status;
   if (lstat("/var/lib/dbus/machine-id", &status) == 0 && S_ISREG(status.st_mode))

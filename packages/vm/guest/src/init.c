@@ -44,8 +44,6 @@ static void mount_rest(void) {
 
 /* A container image may have no accounts at all; logging in needs root with a shell that exists. */
 static void prepare_accounts(void) {
-  struct account root;
-  find_account("root", &root);
   if (access("/etc/passwd", F_OK) < 0) write_text("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0644);
   if (access("/etc/group", F_OK) < 0) write_text("/etc/group", "root:x:0:\n", 0644);
   if (access("/bin/sh", X_OK) < 0 && errno == ENOENT) {
@@ -57,9 +55,8 @@ static void prepare_accounts(void) {
 
 static void add_key(const char *key, void *context) {
   const char *path = context;
-  char *known = NULL;
   size_t length = 0;
-  known = read_all(path, 1024 * 1024, &length);
+  char *known = read_all(path, 1024 * 1024, &length);
   bool present = known && strstr(known, key);
   free(known);
   if (present) return;
@@ -88,10 +85,9 @@ static void configure_nic(const char *value, void *context) {
   char mac[32], address[64] = "", gateway[64] = "-", dns[256] = "-", interface[64];
   int fields = sscanf(value, "%31s %63s %63s %255s", mac, address, gateway, dns);
   if (fields < 2) return;
-  bool found = strcmp(mac, "-") == 0 ? link_first(interface, sizeof interface)
-                                      : link_find_by_mac(mac, interface, sizeof interface);
-  if (!found) {
-    say("no interface has the address %s", mac);
+  /* A card whose address is not the expected one is still the machine's card. */
+  if (!link_find_by_mac(mac, interface, sizeof interface) && !link_first(interface, sizeof interface)) {
+    say("there is no network interface for %s", mac);
     return;
   }
   if (strcmp(address, "dhcp") == 0) {
@@ -185,7 +181,7 @@ static void end_machine(int how) {
 static void reap(void) {
   int status;
   for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
-    if (service_ended(pid, status) == SERVICE_END_MACHINE) end_machine(RB_POWER_OFF);
+    service_ended(pid, status);
 }
 
 /* The same signals that busybox and sysvinit tools send to process 1. */

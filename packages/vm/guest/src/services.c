@@ -13,16 +13,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_SERVICES 16
+#define MAX_SERVICES 3
 #define FIRST_DELAY_MS 500
 #define LONGEST_DELAY_MS 30000
 #define STABLE_MS 20000
 
-enum restart { RESTART_ALWAYS, RESTART_ON_FAILURE, RESTART_NEVER, RESTART_POWEROFF };
+enum restart { RESTART_ALWAYS, RESTART_ON_FAILURE };
 
 struct service {
   const char *name;
-  void (*exec)(const struct service *service);
+  void (*exec)(void);
   enum restart restart;
   pid_t pid;
   int64_t started_ms;
@@ -35,29 +35,24 @@ static size_t service_count;
 static const struct settings *machine;
 static bool stopping;
 
-static struct service *add(const char *name, void (*exec)(const struct service *service), enum restart restart) {
-  if (service_count == MAX_SERVICES) return NULL;
-  struct service *service = &services[service_count++];
-  *service = (struct service){.name = name, .exec = exec, .restart = restart};
-  return service;
+static void add(const char *name, void (*exec)(void), enum restart restart) {
+  services[service_count++] = (struct service){.name = name, .exec = exec, .restart = restart};
 }
 
-static void exec_agent(const struct service *service) {
-  (void)service;
+static void exec_agent(void) {
   execl(TOOLKIT "/bin/cocoon-guest", "cocoon-guest", "agent", NULL);
 }
 
 /* Only keys open the door: passwords are off, and the host keys are the machine's own. */
-static void exec_ssh(const struct service *service) {
-  (void)service;
+static void exec_ssh(void) {
   setenv("LD_LIBRARY_PATH", TOOLKIT "/lib", 1);
   make_directories("/etc/dropbear", 0700);
-  execl(TOOLKIT "/bin/dropbear", "dropbear", "-F", "-R", "-s", "-P", TOOLKIT "/dropbear.pid", "-r",
-        "/etc/dropbear/dropbear_ed25519_host_key", NULL);
+  /* By its whole path it can start itself again for each connection, which then reads the host key as it is now. */
+  execl(TOOLKIT "/bin/dropbear", TOOLKIT "/bin/dropbear", "-F", "-R", "-s", "-P", TOOLKIT "/dropbear.pid", "-r",
+        SSH_HOST_KEY, NULL);
 }
 
-static void exec_shell(const struct service *service) {
-  (void)service;
+static void exec_shell(void) {
   setsid();
   int fd = open("/dev/ttyS0", O_RDWR);
   if (fd < 0) fd = open("/dev/console", O_RDWR);
@@ -94,8 +89,7 @@ static void add_environment(const char *value, void *context) {
   putenv((char *)value);
 }
 
-static void exec_entrypoint(const struct service *service) {
-  (void)service;
+static void exec_entrypoint(void) {
   struct words arguments = {0};
   each_setting(machine, "arg", add_word, &arguments);
   if (arguments.count == 0) _exit(126);
@@ -128,19 +122,12 @@ void service_become_entrypoint(void) {
   if (arguments.count > 0) execvp(arguments.list[0], arguments.list);
 }
 
-static enum restart restart_policy(void) {
-  const char *policy = setting(machine, "restart");
-  if (!policy || strcmp(policy, "on-failure") == 0) return RESTART_ON_FAILURE;
-  if (strcmp(policy, "always") == 0) return RESTART_ALWAYS;
-  return strcmp(policy, "poweroff") == 0 ? RESTART_POWEROFF : RESTART_NEVER;
-}
-
 void services_prepare(const struct settings *settings) {
   machine = settings;
   add("agent", exec_agent, RESTART_ALWAYS);
   if (access(TOOLKIT "/bin/dropbear", X_OK) == 0) add("ssh", exec_ssh, RESTART_ALWAYS);
   if (setting(machine, "init")) return;
-  if (setting(machine, "arg")) add("entrypoint", exec_entrypoint, restart_policy());
+  if (setting(machine, "arg")) add("entrypoint", exec_entrypoint, RESTART_ON_FAILURE);
   else add("console", exec_shell, RESTART_ALWAYS);
 }
 
@@ -151,7 +138,7 @@ static void start(struct service *service, int64_t now) {
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
-    service->exec(service);
+    service->exec();
     _exit(127);
   }
   service->pid = child < 0 ? 0 : child;
@@ -176,24 +163,22 @@ static bool wants_restart(const struct service *service, int status) {
   return service->restart == RESTART_ON_FAILURE && !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-enum service_outcome service_ended(pid_t pid, int status) {
+void service_ended(pid_t pid, int status) {
   for (size_t index = 0; index < service_count; index++) {
     struct service *service = &services[index];
     if (service->pid != pid) continue;
     service->pid = 0;
-    if (stopping) return SERVICE_GOES_ON;
+    if (stopping) return;
     if (WIFSIGNALED(status)) say("%s was ended by signal %d", service->name, WTERMSIG(status));
     else say("%s ended with code %d", service->name, WEXITSTATUS(status));
-    if (service->restart == RESTART_POWEROFF) return SERVICE_END_MACHINE;
-    if (!wants_restart(service, status)) return SERVICE_GOES_ON;
+    if (!wants_restart(service, status)) return;
     int64_t now = monotonic_ms();
     bool stable = now - service->started_ms > STABLE_MS;
     service->delay_ms = stable || service->delay_ms == 0 ? FIRST_DELAY_MS : service->delay_ms * 2;
     if (service->delay_ms > LONGEST_DELAY_MS) service->delay_ms = LONGEST_DELAY_MS;
     service->due_ms = now + service->delay_ms;
-    return SERVICE_GOES_ON;
+    return;
   }
-  return SERVICE_GOES_ON;
 }
 
 void services_stop(void) { stopping = true; }

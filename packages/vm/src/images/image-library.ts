@@ -1,6 +1,6 @@
 /**
  * The images of a host: `ImageStore` over a directory. Names are tried in this order: images that we build ourselves,
- * URLs and files, registries.
+ * URLs and files, OCI layouts in a directory, registries.
  */
 import { readFile } from "node:fs/promises";
 import type { Readable } from "node:stream";
@@ -20,6 +20,7 @@ import { collectGarbage } from "./image-gc.ts";
 import { imageOf, ImageRecords, type ImageRecord } from "./image-record.ts";
 import type { ImageSource } from "./image-source.ts";
 import { importImage } from "./import-image.ts";
+import { layoutSource, tryReadLayoutName } from "./oci/oci-layout.ts";
 import { pullFromRegistry } from "./oci/pull-registry.ts";
 
 export interface ImageLibraryOptions {
@@ -64,7 +65,7 @@ export class ImageLibrary implements ImageStore {
     if (builtin) return imageOf(await builtin(this.#context, this.#builtinOptions(options)));
     const image = tryReadImageUrl(ref);
     if (image) return imageOf(await pullUrl(this.#context, { image, name: ref }, options));
-    const { source } = this.#options;
+    const source = tryReadLayoutName(ref) ? layoutSource : this.#options.source;
     if (!source)
       throw new Fault("notSupported", `"${ref}" is no URL and no file, and no registry is configured`);
     return imageOf(await pullFromRegistry({ ...this.#context, source }, ref, options));

@@ -49,8 +49,11 @@ function searchPath(): string[] {
   return [...new Set([...own.split(":").filter(Boolean), "/usr/sbin", "/sbin", "/usr/bin", "/bin"])];
 }
 
-async function tryFind(program: string): Promise<string | undefined> {
-  for (const directory of searchPath()) {
+async function tryFind(
+  program: string,
+  directories: readonly string[] = searchPath(),
+): Promise<string | undefined> {
+  for (const directory of directories) {
     const path = join(directory, program);
     const found = await access(path, constants.X_OK).then(
       () => true,
@@ -62,9 +65,13 @@ async function tryFind(program: string): Promise<string | undefined> {
 }
 
 /** Throws one fault that names every missing program and how to get them all. */
-export async function requireTools(names: readonly ToolName[], purpose: string): Promise<void> {
+export async function requireTools(
+  names: readonly ToolName[],
+  purpose: string,
+  directories: readonly string[] = searchPath(),
+): Promise<void> {
   const missing: ToolName[] = [];
-  for (const name of names) if (!(await tryFind(name))) missing.push(name);
+  for (const name of names) if (!(await tryFind(name, directories))) missing.push(name);
   if (missing.length === 0) return;
   const packages = [...new Set(missing.map((name) => packageOf[name]))].join(" ");
   throw new Fault(
@@ -83,12 +90,13 @@ export async function runTool(
     throw new Fault("notSupported", `${name} is missing: install with "apt-get install ${packageOf[name]}"`);
   }
   options.signal.throwIfAborted();
+  const deadline = withDeadline(options.signal, options.timeoutMs ?? defaultTimeoutMs);
   const child = spawn(path, args, {
     stdio: ["ignore", options.discardStdout ? "ignore" : "pipe", "pipe"],
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     // oxlint-disable-next-line node/no-process-env -- children inherit ours; messages must be in one language
     env: { ...process.env, PATH: searchPath().join(":"), LC_ALL: "C.UTF-8", ...options.env },
-    signal: withDeadline(options.signal, options.timeoutMs ?? defaultTimeoutMs),
+    signal: deadline,
     killSignal: "SIGKILL",
   });
   const output = { stdout: collect(child.stdout), stderr: collect(child.stderr) };
@@ -97,7 +105,8 @@ export async function runTool(
     child.once("close", (exitCode, signal) => resolve(exitCode ?? signal ?? -1));
   }).catch((error: unknown) => {
     options.signal.throwIfAborted();
-    throw toFault(error, `${name} did not finish`);
+    if (deadline.aborted) throw new Fault("timeout", `${name} did not end in time`, { cause: error });
+    throw toFault(error, name);
   });
   const stdout = output.stdout();
   const stderr = output.stderr();

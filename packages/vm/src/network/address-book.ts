@@ -38,6 +38,7 @@ export interface AddressBookOptions<T> {
 
 export class AddressBook<T extends { readonly vmId: string }> {
   readonly #options: AddressBookOptions<T>;
+  #lastTurn: Promise<unknown> = Promise.resolve();
   readonly #known = new Map<string, { readonly stamp: string; readonly value: T }>();
 
   constructor(options: AddressBookOptions<T>) {
@@ -46,6 +47,14 @@ export class AddressBook<T extends { readonly vmId: string }> {
 
   /** Changes of one entry, and everything that reads before it writes, happen under this lock. */
   async locked<R>(options: Abortable, work: () => Promise<R>): Promise<R> {
+    // Callers of this process queue up in memory: waiting for the file means looking again and again.
+    const turn = this.#lastTurn.then(() => this.#alone(options, work));
+    this.#lastTurn = turn.catch(() => undefined);
+    return turn;
+  }
+
+  async #alone<R>(options: Abortable, work: () => Promise<R>): Promise<R> {
+    options.signal.throwIfAborted();
     await mkdir(this.#options.directory, { recursive: true, mode: 0o700 });
     await using _lock = await lockFile(join(this.#options.directory, "book.lock"), options);
     return await work();

@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { createWriteStream } from "node:fs";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
+import { isDiskType } from "@cocoon/contract";
 import { Fault, isFault, toFault } from "@cocoon/core";
 import type { PullOptions } from "../../runtime.ts";
 import { checkDisk } from "../cloud/disk-file.ts";
@@ -90,9 +91,7 @@ async function pullContainer(
   );
 }
 
-/** A disk layer may be whole or one of several parts; titles put parts in order, and other layers are not ours. */
-const diskLayer = /^application\/vnd\.cocoonstack\.(?:windows\.)?disk\.(?:qcow2|raw)(?:\.part)?$/;
-
+/** A disk may be whole or in parts; titles put parts in order, and layers of other kinds are not ours. */
 async function pullCloudImage(
   context: PullContext,
   found: Extract<SourceImage, { kind: "cloudImage" }>,
@@ -100,7 +99,7 @@ async function pullCloudImage(
 ): Promise<ImageRecord> {
   const { signal } = options;
   const parts = found.layers
-    .filter(({ mediaType }) => diskLayer.test(mediaType))
+    .filter(({ mediaType }) => isDiskType(mediaType))
     .sort((a, b) => Buffer.compare(Buffer.from(a.title ?? ""), Buffer.from(b.title ?? "")));
   if (parts.length === 0) throw new Fault("invalid", `${context.name} is a cloud image without a disk`);
   const total = parts.reduce((sum, part) => sum + part.sizeBytes, 0);
