@@ -10,7 +10,10 @@ function onPath(program) {
     .some((directory) => existsSync(join(directory, program)));
 }
 
+/** Commands that start real parts. */
 const running = ["up", "test", "test:full", "test:int", "test:e2e", "bench"];
+
+const testing = ["test", "test:full", "test:unit", "test:int", "test:e2e", "check", "bench"];
 
 export const requirements = [
   {
@@ -30,5 +33,29 @@ export const requirements = [
     present: () => onPath("setpriv"),
     why: "setpriv, so that what a test starts ends with the test",
     for: ["test", "test:full", "test:int", "test:e2e", "bench"],
+  },
+  {
+    packages: ["skopeo"],
+    present: () => onPath("skopeo"),
+    why: "a registry client that is not ours, to test the registry with",
+    for: ["test", "test:full", "test:int"],
+  },
+  {
+    packages: ["qemu-system-x86", "qemu-utils", "ovmf"],
+    present: () => onPath("qemu-system-x86_64") && onPath("qemu-img") && existsSync("/usr/share/OVMF"),
+    why: "the machines themselves",
+    for: testing,
+  },
+  {
+    packages: ["cpio", "e2fsprogs", "dpkg", "gcc", "libc6-dev", "mmdebstrap"],
+    present: () => ["cpio", "mke2fs", "debugfs", "dpkg-deb", "gcc", "mmdebstrap"].every(onPath),
+    why: "building guest images and the agent that runs in them",
+    for: testing,
+  },
+  {
+    packages: ["iproute2", "dnsmasq-base", "nftables", "iputils-ping"],
+    present: () => ["ip", "dnsmasq", "nft", "ping"].every(onPath),
+    why: "bridged networks, tested inside a network namespace",
+    for: testing,
   },
 ];

@@ -96,14 +96,18 @@ func run(o options) error {
 	time.AfterFunc(o.warmUp, func() { cpuAtCount <- cpuTime() })
 
 	var group sync.WaitGroup
+	var dropped atomic.Int64
 	if o.rate > 0 {
-		openLoop(workers, openPlan{request, o, begin, count, end}, &group)
+		openLoop(workers, openPlan{request, o, begin, count, end, &dropped}, &group)
 	} else {
 		for _, w := range workers {
 			group.Go(func() { w.closedLoop(request, o.expect, count, end) })
 		}
 	}
 	group.Wait()
+	if dropped.Load() > 0 {
+		return fmt.Errorf("%d requests fell due while 65536 others were waiting: the rate is too high", dropped.Load())
+	}
 	return summarise(workers, o, cpuTime()-<-cpuAtCount)
 }
 
@@ -128,6 +132,7 @@ type openPlan struct {
 	request           []byte
 	options           options
 	begin, count, end time.Time
+	dropped           *atomic.Int64
 }
 
 // One thread of its own releases requests on time: the runtime's timers are only good to a millisecond.
@@ -149,7 +154,6 @@ func openLoop(workers []*worker, plan openPlan, group *sync.WaitGroup) {
 			}
 		})
 	}
-	var dropped atomic.Int64
 	group.Go(func() {
 		runtime.LockOSThread()
 		syscall.RawSyscall(syscall.SYS_PRCTL, 29 /* PR_SET_TIMERSLACK */, 1, 0)
@@ -162,14 +166,10 @@ func openLoop(workers []*worker, plan openPlan, group *sync.WaitGroup) {
 			select {
 			case due <- at:
 			default:
-				dropped.Add(1)
+				plan.dropped.Add(1)
 			}
 		}
 		close(due)
-		if dropped.Load() > 0 {
-			workers[0].failures += int(dropped.Load())
-			workers[0].failure = "requests fell due faster than they were answered"
-		}
 	})
 }
 

@@ -167,6 +167,7 @@ export {
 export { dnsLabelTrouble, dnsSubdomainTrouble, isDnsLabel, isDnsSubdomain } from "./rfc1123.ts";
 export type { ObjectMeta } from "./schema.ts";
 export {
+  assemblePackedSnapshot,
   assembleSnapshot,
   maxChunksPerFile,
   maxSnapshotConfigBytes,
@@ -174,11 +175,19 @@ export {
   readSnapshotManifest,
   snapshotArtifactType,
   snapshotVersionOf,
+  type PackedSnapshot,
   type SnapshotConfig,
   type SnapshotFile,
   type SnapshotPart,
   type SnapshotVersion,
 } from "./snapshot-manifest.ts";
+export {
+  configFromEnvelope,
+  envelopeFromConfig,
+  formatSnapshotEnvelope,
+  readSnapshotEnvelope,
+  type SnapshotEnvelope,
+} from "./snapshot-envelope.ts";
 export { shouldSnapshot, snapshotPolicies, type SnapshotPolicy } from "./snapshot-policy.ts";
 export { hibernateTag, latestTag, releasedTag, tryReadReleasedTag } from "./tags.ts";
 export {

@@ -4,7 +4,13 @@ const vendor = "application/vnd.cocoonstack";
 export const mediaType = {
   snapshotV1: `${vendor}.snapshot.v1+json`,
   snapshotV2: `${vendor}.snapshot.v2+json`,
-  /** The config blob of both snapshot versions. */
+  /** Chunks in packs with an index; see packages/oci/FORMAT.md. Other readers refuse it as unknown. */
+  snapshotPacked: `${vendor}.snapshot.packed.v1+json`,
+  /** Keeps the packs of a snapshot that is gone; cannot be started. */
+  snapshotAnchor: `${vendor}.snapshot.anchor.v1+json`,
+  snapshotIndex: `${vendor}.snapshot.index.v1`,
+  snapshotPack: `${vendor}.snapshot.pack.v1`,
+  /** The config blob of all snapshot versions. */
   snapshotConfig: `${vendor}.snapshot.config.v1+json`,
   osImage: `${vendor}.os-image.v1+json`,
   /** The older name of an OS image. */
@@ -49,6 +55,12 @@ export const manifestAnnotation = {
   chunkIndex: "cocoonstack.chunk.index",
   chunkCount: "cocoonstack.chunk.count",
 } as const;
+
+const snapshotTypes: ReadonlySet<string> = new Set([
+  mediaType.snapshotV1,
+  mediaType.snapshotV2,
+  mediaType.snapshotPacked,
+]);
 
 const snapshotLayerTypes: ReadonlySet<string> = new Set([
   mediaType.vmConfig,
@@ -119,7 +131,7 @@ export interface ManifestHead {
 export function artifactKindOf(manifest: ManifestHead): ArtifactKind {
   const artifact = manifest.artifactType;
   if (artifact === mediaType.osImage || artifact === mediaType.windowsImage) return "cloud-image";
-  if (artifact === mediaType.snapshotV1 || artifact === mediaType.snapshotV2) return "snapshot";
+  if (artifact !== undefined && snapshotTypes.has(artifact)) return "snapshot";
   const config = manifest.config?.mediaType;
   if (config === mediaType.ociImageConfig || config === mediaType.dockerImageConfig) return "container-image";
   const envelope = manifest.mediaType;

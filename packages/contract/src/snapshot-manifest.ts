@@ -28,7 +28,7 @@ const fileSchema = z.looseObject({
 });
 
 const snapshotConfigSchema = z.looseObject({
-  schemaVersion: z.enum(["v1", "v2"]),
+  schemaVersion: z.enum(["v1", "v2", "packed-v1"]),
   snapshotId: z.string(),
   description: z.string().optional(),
   image: z.string().optional(),
@@ -67,6 +67,7 @@ export function readSnapshotManifest(value: unknown): Manifest {
 export function snapshotVersionOf(manifest: Pick<Manifest, "artifactType">): SnapshotVersion {
   if (manifest.artifactType === mediaType.snapshotV1) return "v1";
   if (manifest.artifactType === mediaType.snapshotV2) return "v2";
+  if (manifest.artifactType === mediaType.snapshotPacked) return "packed-v1";
   throw invalid(`artifact type "${manifest.artifactType ?? ""}" is not a snapshot`);
 }
 
@@ -86,9 +87,8 @@ export interface SnapshotPart {
  * titles, compression or chunks in version 1, chunks that are not there, encoded files without a size.
  */
 export function assembleSnapshot(manifest: Manifest, config: SnapshotConfig): readonly SnapshotPart[] {
-  const version = snapshotVersionOf(manifest);
-  if (config.schemaVersion !== version)
-    throw invalid(`its manifest says ${version}, its config ${config.schemaVersion}`);
+  const version = agreedVersion(manifest, config);
+  if (version === "packed-v1") throw invalid("its content is in packs, not in one layer per file");
   const byTitle = new Map<string, Descriptor[]>();
   for (const layer of manifest.layers) {
     const title = titleOf(layer);
@@ -99,6 +99,29 @@ export function assembleSnapshot(manifest: Manifest, config: SnapshotConfig): re
   return [...byTitle].map(([name, layers]) =>
     partOf({ name, layers, file: config.files?.[name] ?? {}, version }),
   );
+}
+
+function agreedVersion(manifest: Manifest, config: SnapshotConfig): SnapshotVersion {
+  const version = snapshotVersionOf(manifest);
+  if (config.schemaVersion !== version)
+    throw invalid(`its manifest says ${version}, its config ${config.schemaVersion}`);
+  return version;
+}
+
+/** Where the content of a packed snapshot is. */
+export interface PackedSnapshot {
+  readonly index: Descriptor;
+  readonly packs: readonly Descriptor[];
+}
+
+/** The layers of a packed snapshot: one index, then its packs and nothing else. */
+export function assemblePackedSnapshot(manifest: Manifest, config: SnapshotConfig): PackedSnapshot {
+  if (agreedVersion(manifest, config) !== "packed-v1") throw invalid("its content is not in packs");
+  const [index, ...packs] = manifest.layers;
+  if (index?.mediaType !== mediaType.snapshotIndex) throw invalid("its first layer is not an index");
+  const stranger = packs.find((layer) => layer.mediaType !== mediaType.snapshotPack);
+  if (stranger) throw invalid(`layer ${stranger.digest} has unknown type ${stranger.mediaType}`);
+  return { index, packs };
 }
 
 function titleOf(layer: Descriptor): string {

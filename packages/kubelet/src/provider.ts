@@ -135,8 +135,11 @@ export interface PodProvider {
   /** What the provider knows; never asks the API server. */
   getPod(key: ObjectKey): Promise<Pod | undefined>;
   getPods(): Promise<readonly Pod[]>;
-  /** Called once, before any work: the provider reports each change of a pod's status through the callback. */
-  onPodStatus(report: (key: ObjectKey, uid: string, status: PodStatus) => void): void;
+  /**
+   * Called once, before any work: the provider reports each change of a pod's status through the callback. What it
+   * returns resolves when this status, or a newer one, is at the API server, or when nobody is left to read it.
+   */
+  onPodStatus(report: (key: ObjectKey, uid: string, status: PodStatus) => Promise<void>): void;
 
   logs?(target: ContainerTarget, options: LogOptions): Promise<Readable>;
   /** Runs until the output is complete; returns the exit code. */

@@ -51,7 +51,7 @@ const leaves = {
   apiserver: { commonName: "kube-apiserver", usage: "server", hosts: [...loopback, ...apiServerNames] },
   "apiserver-kubelet-client": {
     commonName: "kube-apiserver-kubelet-client",
-    organizations: ["kubeadm:cluster-admins"],
+    organizations: ["system:masters"],
     usage: "client",
   },
   admin: { commonName: "cocoon-admin", organizations: ["system:masters"], usage: "client" },

@@ -2,10 +2,13 @@
  * Certificates without help from outside: an authority of our own and a serving pair, shared by the replicas through a
  * store (a Secret), put into the objects that the API server reads, and renewed while everything runs.
  *
- * Each replica does the same at intervals: look at the targets, look at the store, serve what is in it, take the next
+ * Each replica does the same at intervals, and when it is told of a change: look at the targets, look at the store, serve what is in it, take the next
  * step if one is due (rotation-plan.ts), bring the targets up to date. The targets are read before the store: a bundle
  * is written only over one that was there before the store was read, so a replica that slept in between cannot put an
  * old bundle over a new one.
+ *
+ * Rights needed: get, create and update on the Secret, get and patch on the targets; with a connection also list and
+ * watch on both. Rules may name the objects, except for create.
  */
 import {
   Backoff,
@@ -19,10 +22,13 @@ import {
 import type { BundleTarget } from "./bundle-target.ts";
 import { systemClock, type Clock } from "./clock.ts";
 import type { ServerNames } from "./issue.ts";
+import type { KubeConnection } from "../client.ts";
+import { Notices } from "./notices.ts";
 import { Rotation } from "./rotation.ts";
 import { defaultPolicy, type RotationPolicy } from "./rotation-plan.ts";
 import { daysUntil, type ServingCertificates } from "./serving-certificates.ts";
 import type { CertificateStore } from "./store.ts";
+import { watchObject, type WatchObjectOptions } from "./watch-object.ts";
 
 export interface BuiltInOptions {
   readonly store: CertificateStore;
@@ -35,7 +41,9 @@ export interface BuiltInOptions {
   readonly authorityName?: string;
   readonly policy?: Partial<RotationPolicy>;
   readonly clock?: Clock;
-  /** Time between looks when all is well. Default 60 s. */
+  /** Watches the store and the targets where they can be watched, so that a change is seen at once. */
+  readonly connection?: KubeConnection;
+  /** Time between looks when nothing was noticed. Default 60 s. */
   readonly syncMs?: number;
   /** The same while a rotation or an injection is under way. Default 5 s. */
   readonly busySyncMs?: number;
@@ -65,7 +73,11 @@ export async function startBuiltInCertificates(
   });
   await firstLook(rotation, { clock, log, signal });
   const stopping = new AbortController();
-  const running = keepLooking(rotation, { ...options, clock, signal: stopping.signal });
+  const notices = new Notices();
+  const running = Promise.all([
+    keepLooking(rotation, notices, { ...options, clock, signal: stopping.signal }),
+    ...watchAll(options, { log, notify: notices.notify, signal: stopping.signal }),
+  ]);
   return {
     current: () => rotation.holder.pair,
     onChange: (listener) => rotation.holder.onChange(listener),
@@ -115,11 +127,14 @@ interface Intervals extends Looking {
   readonly busySyncMs?: number;
 }
 
-async function keepLooking(rotation: Rotation, options: Intervals): Promise<void> {
+/** Changes come in bursts, our own among them. */
+const noticeSpacingMs = 200;
+
+async function keepLooking(rotation: Rotation, notices: Notices, options: Intervals): Promise<void> {
   const { clock, log, signal, syncMs = 60_000, busySyncMs = 5_000 } = options;
   const backoff = new Backoff(failureBackoff);
   let waitMs = rotation.busy ? busySyncMs : syncMs;
-  while (await clock.sleep(waitMs * (0.9 + 0.2 * Math.random()), { signal })) {
+  while (await notices.wait(waitMs * (0.9 + 0.2 * Math.random()), { clock, signal })) {
     try {
       await rotation.sync({ signal: withDeadline(signal, lookTimeoutMs) });
       backoff.reset();
@@ -129,7 +144,24 @@ async function keepLooking(rotation: Rotation, options: Intervals): Promise<void
       if (!signal.aborted)
         log.warn({ error: messageOf(error), code: codeOf(error) }, "certificates not confirmed");
     }
+    await clock.sleep(noticeSpacingMs, { signal });
   }
+}
+
+function watchAll(
+  { store, targets, connection }: BuiltInOptions,
+  options: WatchObjectOptions,
+): Promise<void>[] {
+  if (!connection) return [];
+  const objects = [store, ...targets].flatMap(({ object }) => (object ? [object] : []));
+  return objects.map((object) =>
+    watchObject(connection, object, options).catch((error: unknown) => {
+      options.log.warn(
+        { object: object.key.name, error: messageOf(error) },
+        "changes not watched, looking instead",
+      );
+    }),
+  );
 }
 
 function codeOf(error: unknown): string {

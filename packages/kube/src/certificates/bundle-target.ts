@@ -1,12 +1,21 @@
 /** Objects that tell the API server which authorities to trust when it calls us, and how the bundle gets into them. */
 import type { Abortable } from "@cocoon/core";
+import {
+  customResourceDefinitions,
+  mutatingWebhookConfigurations,
+  validatingWebhookConfigurations,
+} from "../builtin.ts";
+import type { WebhookClientConfig, WebhookConfiguration } from "../builtin-objects.ts";
 import type { JsonPatchOperation, KubeClient } from "../client.ts";
-import { resourceType, type KubeObject, type ResourceType } from "../object.ts";
+import type { KubeObject, ResourceType } from "../object.ts";
+import type { WatchedObject } from "./watch-object.ts";
 
 /** One such object. */
 export interface BundleTarget {
   /** For people: `ValidatingWebhookConfiguration name`. */
   readonly description: string;
+  /** Which object it is, where it can be watched. */
+  readonly object?: WatchedObject;
   /** Throws when the object is not there or cannot be asked for. */
   read(options: Abortable): Promise<BundleReading>;
 }
@@ -21,48 +30,9 @@ export interface BundleReading {
   inject(bundle: string, options: Abortable): Promise<readonly string[]>;
 }
 
-interface ClientConfig {
-  readonly caBundle?: string;
-}
-
-interface WebhookConfiguration extends KubeObject {
-  readonly webhooks?: readonly { readonly name: string; readonly clientConfig: ClientConfig }[];
-}
-
-interface CustomResourceDefinition extends KubeObject {
-  readonly spec: {
-    readonly conversion?: {
-      readonly strategy?: string;
-      readonly webhook?: { readonly clientConfig?: ClientConfig };
-    };
-  };
-}
-
-const admission = { group: "admissionregistration.k8s.io", version: "v1", namespaced: false };
-
-const validatingWebhookConfigurations: ResourceType<WebhookConfiguration> = resourceType({
-  ...admission,
-  kind: "ValidatingWebhookConfiguration",
-  plural: "validatingwebhookconfigurations",
-});
-
-const mutatingWebhookConfigurations: ResourceType<WebhookConfiguration> = resourceType({
-  ...admission,
-  kind: "MutatingWebhookConfiguration",
-  plural: "mutatingwebhookconfigurations",
-});
-
-const customResourceDefinitions: ResourceType<CustomResourceDefinition> = resourceType({
-  group: "apiextensions.k8s.io",
-  version: "v1",
-  kind: "CustomResourceDefinition",
-  plural: "customresourcedefinitions",
-  namespaced: false,
-});
-
 /** A place for the bundle: what must still hold when it is written, and where it goes. */
 interface Place {
-  readonly config: ClientConfig;
+  readonly config: WebhookClientConfig;
   readonly path: string;
   readonly unchanged: readonly JsonPatchOperation[];
 }
@@ -87,7 +57,8 @@ export function mutatingWebhooks(options: WebhookTargetOptions): BundleTarget {
 
 /** A definition that converts without a webhook has no place for a bundle and is left alone. */
 export function conversionWebhook(options: TargetOptions): BundleTarget {
-  return target(customResourceDefinitions, options, ({ spec: { conversion } }) => {
+  return target(customResourceDefinitions, options, ({ spec }) => {
+    const conversion = spec?.conversion;
     const config = conversion?.webhook?.clientConfig;
     if (conversion?.strategy !== "Webhook" || !config) return [];
     const path = "/spec/conversion/webhook/clientConfig";
@@ -116,6 +87,7 @@ function target<T extends KubeObject>(
   const bundlesIn = (object: T) => placesIn(object).map(({ config }) => decode(config.caBundle));
   return {
     description: `${type.kind} ${name}`,
+    object: { type, key: { name } },
     async read({ signal }) {
       const object = await client.get(type, { name }, { signal });
       return {

@@ -4,11 +4,12 @@
  * notices get lost, every few seconds. What is read together and does not belong together is not served: it is the
  * middle of somebody's write, and the old pair stays until the files agree.
  */
-import { Fault, messageOf, sleep, type Logger } from "@cocoon/core";
+import { Fault, messageOf, type Logger } from "@cocoon/core";
 import { watch } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { systemClock, type Clock } from "./clock.ts";
+import { Notices } from "./notices.ts";
 import {
   daysUntil,
   PairHolder,
@@ -32,7 +33,8 @@ export async function startFileCertificates(options: FileCertificatesOptions): P
   const clock = options.clock ?? systemClock;
   const holder = new PairHolder(await readFiles(options));
   const stopping = new AbortController();
-  const notices = watchDirectories(options);
+  const notices = new Notices();
+  const watching = watchDirectories(options, notices.notify);
   let trouble: string | undefined;
 
   const reload = async () => {
@@ -47,7 +49,11 @@ export async function startFileCertificates(options: FileCertificatesOptions): P
       trouble = text;
     }
   };
-  const running = follow({ reload, notices, pollMs: options.pollMs ?? 10_000, signal: stopping.signal });
+  const follow = async () => {
+    const waiting = { clock: systemClock, signal: stopping.signal };
+    while (await notices.wait(options.pollMs ?? 10_000, waiting)) await reload();
+  };
+  const running = follow();
 
   return {
     current: () => holder.pair,
@@ -56,7 +62,7 @@ export async function startFileCertificates(options: FileCertificatesOptions): P
     daysToExpiry: () => daysUntil(holder.pair, clock.nowMs()),
     [Symbol.asyncDispose]: async () => {
       stopping.abort();
-      notices.close();
+      watching[Symbol.dispose]();
       await running;
     },
   };
@@ -88,23 +94,14 @@ function describe({ certificateFile }: FileCertificatesOptions, pair: ServingPai
   };
 }
 
-interface Notices {
-  /** Resolves at the next notice, or when closed. */
-  next(): Promise<void>;
-  close(): void;
-}
-
 /** The directories, not the files: a file that is replaced takes its watch with it. */
-function watchDirectories({ certificateFile, keyFile, log }: FileCertificatesOptions): Notices {
-  let noticed = false;
-  let wake: () => void = () => undefined;
-  const notice = () => {
-    noticed = true;
-    wake();
-  };
+function watchDirectories(
+  { certificateFile, keyFile, log }: FileCertificatesOptions,
+  notify: () => void,
+): Disposable {
   const watchers = [...new Set([dirname(certificateFile), dirname(keyFile)])].flatMap((directory) => {
     try {
-      const watcher = watch(directory, { persistent: false }, notice);
+      const watcher = watch(directory, { persistent: false }, notify);
       watcher.on("error", () => watcher.close()); // looking every few seconds goes on
       return [watcher];
     } catch (error) {
@@ -113,30 +110,8 @@ function watchDirectories({ certificateFile, keyFile, log }: FileCertificatesOpt
     }
   });
   return {
-    next: async () => {
-      // A notice that came while the files were being read counts: they may have been half written.
-      if (!noticed) await new Promise<void>((resolve) => (wake = resolve));
-      noticed = false;
-    },
-    close: () => {
+    [Symbol.dispose]: () => {
       for (const watcher of watchers) watcher.close();
-      notice();
     },
   };
-}
-
-interface Following {
-  readonly reload: () => Promise<void>;
-  readonly notices: Notices;
-  readonly pollMs: number;
-  readonly signal: AbortSignal;
-}
-
-async function follow({ reload, notices, pollMs, signal }: Following): Promise<void> {
-  while (!signal.aborted) {
-    const round = new AbortController();
-    await Promise.race([notices.next(), sleep(pollMs, { signal: AbortSignal.any([signal, round.signal]) })]);
-    round.abort();
-    if (!signal.aborted) await reload();
-  }
 }

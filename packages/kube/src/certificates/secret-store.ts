@@ -1,22 +1,11 @@
 /** Certificates in a Secret. The note is an annotation: it holds no secret, and `kubectl describe` shows it. */
 import { isFault, type Abortable } from "@cocoon/core";
+import { secrets } from "../builtin.ts";
+import type { Secret } from "../builtin-objects.ts";
 import type { KubeClient } from "../client.ts";
-import { keyText, resourceType, type KubeObject, type ObjectKey } from "../object.ts";
+import { keyText, type ObjectKey } from "../object.ts";
 import type { StoredContent } from "./rotation-state.ts";
 import type { CertificateStore, Stored } from "./store.ts";
-
-interface Secret extends KubeObject {
-  readonly type?: string;
-  readonly data?: Readonly<Record<string, string>>;
-}
-
-const secrets = resourceType<Secret>({
-  group: "",
-  version: "v1",
-  kind: "Secret",
-  plural: "secrets",
-  namespaced: true,
-});
 
 const noteAnnotation = "serving-certificates/rotation";
 
@@ -45,6 +34,7 @@ export function secretStore({ client, key, labels, rename = {} }: SecretStoreOpt
     );
   return {
     description: `Secret ${keyText(key)}`,
+    object: { type: secrets, key },
     async read({ signal }: Abortable): Promise<Stored | undefined> {
       const secret = await tryGet(client, key, signal);
       if (!secret) return undefined;

@@ -1,6 +1,7 @@
 /** Where replicas keep the certificates that they share. */
 import type { Abortable } from "@cocoon/core";
 import type { StoredContent } from "./rotation-state.ts";
+import type { WatchedObject } from "./watch-object.ts";
 
 export interface Stored extends StoredContent {
   /** Changes with every write. */
@@ -14,6 +15,8 @@ export interface Stored extends StoredContent {
 export interface CertificateStore {
   /** For people: `Secret ns/name`. */
   readonly description: string;
+  /** Which object it is, where it can be watched. */
+  readonly object?: WatchedObject;
   /** Undefined when it is certain that there is nothing. */
   read(options: Abortable): Promise<Stored | undefined>;
   create(content: StoredContent, options: Abortable): Promise<void>;

@@ -59,14 +59,20 @@ class RunningPods implements PodController {
   readonly #work: Controller;
   readonly #statusWork: Controller;
   /** The newest word of the provider, until it is written. */
-  readonly #reported = new Map<string, { readonly uid: string; readonly status: PodStatus }>();
+  readonly #reported = new Map<
+    string,
+    { readonly uid: string; readonly status: PodStatus; readonly written: readonly (() => void)[] }
+  >();
 
   constructor(options: PodControllerOptions) {
     this.#options = options;
     const { provider, source, log, signal, concurrency = 32, registry } = options;
     provider.onPodStatus((key, uid, status) => {
-      this.#reported.set(keyText(key), { uid, status });
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const waiting = this.#reported.get(keyText(key))?.written ?? [];
+      this.#reported.set(keyText(key), { uid, status, written: [...waiting, resolve] });
       this.#statusWork.enqueue(key);
+      return promise;
     });
     const common = { log, signal, concurrency, ...(registry ? { registry } : {}) };
     this.#statusWork = startController({
@@ -214,6 +220,7 @@ class RunningPods implements PodController {
     const pod = this.#options.source.get(key);
     if (report && pod && pod.metadata.uid === report.uid && !isTerminal(pod))
       await this.#write(pod, report.status, signal);
+    for (const written of report?.written ?? []) written();
     if (this.#reported.get(text) === report) this.#reported.delete(text);
     return settled;
   }

@@ -9,7 +9,7 @@ import {
   type AdmissionServerOptions,
 } from "../index.ts";
 
-export interface Answer {
+interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly text: string;

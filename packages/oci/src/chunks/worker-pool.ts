@@ -1,0 +1,138 @@
+/**
+ * Worker threads for hashing, compressing and the file access around them, so that all cores work and the main
+ * thread stays free for the network. Each thread gets at most two tasks at a time: one to work on, one so that it
+ * never waits for us.
+ */
+import { availableParallelism } from "node:os";
+import { Worker } from "node:worker_threads";
+import { Fault, toFault, type Abortable } from "@cocoon/core";
+import type { AnswerMessage, Task, TaskMessage, TaskResults } from "./worker-protocol.ts";
+
+export interface WorkerPoolOptions {
+  /** Threads; default: one per core, at most eight. */
+  readonly threads?: number;
+}
+
+interface Job {
+  readonly task: Task;
+  readonly transfer: readonly ArrayBuffer[];
+  readonly settle: (answer: AnswerMessage | Fault) => void;
+}
+
+interface Thread {
+  readonly worker: Worker;
+  readonly running: Map<number, Job>;
+}
+
+const tasksPerThread = 2;
+const mostThreads = 8;
+
+export class WorkerPool implements AsyncDisposable {
+  readonly threads: number;
+  readonly #threads: Thread[] = [];
+  readonly #queue: Job[] = [];
+  #number = 0;
+  #closed = false;
+
+  constructor(options: WorkerPoolOptions = {}) {
+    this.threads = options.threads ?? Math.min(availableParallelism(), mostThreads);
+  }
+
+  /** How many tasks keep every thread busy; more only wait. */
+  get width(): number {
+    return this.threads * tasksPerThread;
+  }
+
+  /** Runs one task. A task that has begun runs to its end; abort only stops the waiting for it. */
+  run<K extends Task["kind"]>(
+    task: Extract<Task, { readonly kind: K }>,
+    { signal, transfer = [] }: Abortable & { readonly transfer?: readonly ArrayBuffer[] },
+  ): Promise<TaskResults[K]> {
+    if (this.#closed) return Promise.reject(new Fault("unavailable", "the worker threads were stopped"));
+    signal.throwIfAborted();
+    return new Promise((resolve, reject) => {
+      const settle = (answer: AnswerMessage | Fault): void => {
+        signal.removeEventListener("abort", leave);
+        if (answer instanceof Fault) reject(answer);
+        else if ("error" in answer) reject(faultOf(answer.error));
+        else resolve(answer.result as TaskResults[K]);
+      };
+      const job: Job = { task, transfer, settle };
+      const leave = (): void => {
+        const at = this.#queue.indexOf(job);
+        if (at >= 0) this.#queue.splice(at, 1);
+        reject(signal.reason instanceof Error ? signal.reason : new Error("aborted"));
+      };
+      signal.addEventListener("abort", leave, { once: true });
+      this.#queue.push(job);
+      this.#dispatch();
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed = true;
+    const gone = new Fault("unavailable", "the worker threads were stopped");
+    for (const job of this.#queue.splice(0)) job.settle(gone);
+    await Promise.all(
+      this.#threads.splice(0).map(async ({ worker, running }) => {
+        await worker.terminate();
+        for (const job of running.values()) job.settle(gone);
+      }),
+    );
+  }
+
+  #dispatch(): void {
+    while (this.#queue.length > 0) {
+      const thread = this.#freeThread();
+      if (!thread) return;
+      const job = this.#queue.shift();
+      if (!job) return;
+      this.#number += 1;
+      thread.running.set(this.#number, job);
+      thread.worker.ref();
+      const message: TaskMessage = { number: this.#number, task: job.task };
+      thread.worker.postMessage(message, [...job.transfer]);
+    }
+  }
+
+  #freeThread(): Thread | undefined {
+    const idlest = this.#threads.toSorted((a, b) => a.running.size - b.running.size)[0];
+    if (idlest?.running.size === 0) return idlest;
+    if (this.#threads.length < this.threads) return this.#startThread();
+    return idlest && idlest.running.size < tasksPerThread ? idlest : undefined;
+  }
+
+  #startThread(): Thread {
+    const worker = new Worker(new URL("./chunk-worker.ts", import.meta.url), { name: "cocoon-chunks" });
+    const thread: Thread = { worker, running: new Map() };
+    worker.on("message", (answer: AnswerMessage) => this.#answered(thread, answer));
+    worker.on("error", (error) => this.#lost(thread, toFault(error, "a worker thread failed")));
+    worker.on("exit", () => this.#lost(thread, new Fault("internal", "a worker thread ended")));
+    worker.unref();
+    this.#threads.push(thread);
+    return thread;
+  }
+
+  #answered(thread: Thread, answer: AnswerMessage): void {
+    const job = thread.running.get(answer.number);
+    thread.running.delete(answer.number);
+    if (thread.running.size === 0) thread.worker.unref(); // an idle pool keeps no program alive
+    job?.settle(answer);
+    this.#dispatch();
+  }
+
+  #lost(thread: Thread, fault: Fault): void {
+    const at = this.#threads.indexOf(thread);
+    if (at >= 0) this.#threads.splice(at, 1);
+    for (const job of thread.running.values()) job.settle(fault);
+    thread.running.clear();
+    if (!this.#closed) this.#dispatch();
+  }
+}
+
+function faultOf(error: { readonly name: string; readonly message: string; readonly code?: string }): Fault {
+  if (error.name === "CorruptChunk") return new Fault("invalid", error.message);
+  return toFault(
+    Object.assign(new Error(error.message), error.code === undefined ? {} : { code: error.code }),
+  );
+}

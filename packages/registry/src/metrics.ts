@@ -1,0 +1,84 @@
+/** What the registry counts. */
+import { Counter, Gauge, Histogram, createRegistry, type Registry } from "@cocoon/core";
+import type { GcReport } from "./gc/collector.ts";
+
+export interface RequestNote {
+  readonly route: string;
+  readonly method: string;
+  readonly status: number;
+  readonly tookMs: number;
+}
+
+const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+
+export class RegistryMetrics {
+  readonly registry: Registry;
+  readonly #requests: Counter<"route" | "method" | "code">;
+  readonly #seconds: Histogram<"route" | "method">;
+  readonly #bytes: Counter<"direction">;
+  readonly #collected: Counter<"what">;
+  readonly #collections: Counter<"outcome">;
+
+  constructor() {
+    this.registry = createRegistry("epoch");
+    const registers = [this.registry];
+    this.#requests = new Counter({
+      name: "epoch_http_requests_total",
+      help: "Requests answered, by route, method and status; 499 when the client left first.",
+      labelNames: ["route", "method", "code"],
+      registers,
+    });
+    this.#seconds = new Histogram({
+      name: "epoch_http_request_duration_seconds",
+      help: "Time from the first byte of a request to the end of its answer.",
+      labelNames: ["route", "method"],
+      buckets: [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 600],
+      registers,
+    });
+    this.#bytes = new Counter({
+      name: "epoch_blob_bytes_total",
+      help: "Bytes of blobs received and committed (in) or sent (out).",
+      labelNames: ["direction"],
+      registers,
+    });
+    this.#collected = new Counter({
+      name: "epoch_gc_removed_total",
+      help: "What garbage collection removed: tags, manifests, links, blobs, bytes, uploads.",
+      labelNames: ["what"],
+      registers,
+    });
+    this.#collections = new Counter({
+      name: "epoch_gc_runs_total",
+      help: "Runs of garbage collection.",
+      labelNames: ["outcome"],
+      registers,
+    });
+  }
+
+  noteRequest({ route, method, status, tookMs }: RequestNote): void {
+    // The method is the client's own word: a label must not grow with it.
+    const known = methods.has(method) ? method : "other";
+    this.#requests.inc({ route, method: known, code: String(status) });
+    this.#seconds.observe({ route, method: known }, tookMs / 1_000);
+  }
+
+  noteBytes(direction: "in" | "out", bytes: number): void {
+    this.#bytes.inc({ direction }, bytes);
+  }
+
+  noteCollection(report: GcReport | undefined): void {
+    this.#collections.inc({ outcome: report ? "done" : "failed" });
+    for (const what of ["tags", "manifests", "links", "blobs", "bytes", "uploads"] as const)
+      this.#collected.inc({ what }, report?.[what] ?? 0);
+  }
+
+  /** A number that is read when somebody asks for the metrics. */
+  watch(name: string, help: string, read: () => number): void {
+    const gauge: Gauge = new Gauge({
+      name,
+      help,
+      registers: [this.registry],
+      collect: () => gauge.set(read()),
+    });
+  }
+}

@@ -1,0 +1,134 @@
+/** The control API about repositories and tags, in epoch's shapes. Digests carry no `sha256:` here; that is epoch's way. */
+import { maxSnapshotConfigBytes } from "@cocoon/contract";
+import { Fault } from "@cocoon/core";
+import { allows } from "../auth/access.ts";
+import type { Exchange } from "../http/exchange.ts";
+import type { Handler, Methods } from "../http/handler.ts";
+import type { Digest, RepositoryName } from "../names.ts";
+import type { RepositoryView, TagView } from "../overview/overview.ts";
+import type { Services } from "../services.ts";
+
+const stats: Handler<"apiStats"> = async (exchange, _route, { overview }) => {
+  const views = await visible(exchange, await overview.all());
+  const digests = new Map(
+    views.flatMap(({ tags }) => tags.map((tag) => [tag.digest, tag.totalSize] as const)),
+  );
+  const blobs = new Set(views.flatMap(({ tags }) => tags.flatMap((tag) => [...tag.blobs.keys()])));
+  exchange.json(200, {
+    repositoryCount: views.length,
+    tagCount: views.reduce((total, { tags }) => total + tags.length, 0),
+    blobCount: blobs.size,
+    totalSize: [...digests.values()].reduce((total, size) => total + size, 0),
+  });
+};
+
+const list: Handler<"apiRepositories"> = async (exchange, _route, { overview }) => {
+  const shown = (await visible(exchange, await overview.all())).map(repositoryJson);
+  exchange.json(
+    200,
+    shown.sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1)),
+  );
+};
+
+const one: Handler<"apiRepository"> = async (exchange, { name }, { overview }) => {
+  const view = await overview.one(name);
+  if (!view) throw new Fault("notFound", "repository not found");
+  exchange.json(200, repositoryJson(view));
+};
+
+const tags: Handler<"apiTags"> = async (exchange, { name }, { overview }) => {
+  const view = await overview.one(name);
+  exchange.json(
+    200,
+    (view?.tags ?? []).map((tag) => ({
+      id: tag.id,
+      repoName: name,
+      name: tag.tag,
+      ...commonTagJson(tag),
+    })),
+  );
+};
+
+const tag: Handler<"apiTag"> = async (exchange, { name, tag: wanted }, services) => {
+  const view = (await services.overview.one(name))?.tags.find((each) => each.tag === wanted);
+  const stored = view && (await services.manifests.get(name, view.digest));
+  if (!view || !stored) throw new Fault("notFound", "tag not found");
+  const snapshotConfig =
+    view.kind === "snapshot" ? await readConfig(name, stored.manifest().config?.digest, services) : undefined;
+  exchange.json(200, {
+    repoName: name,
+    tag: wanted,
+    artifactType: "",
+    ...commonTagJson(view),
+    manifest: JSON.parse(stored.bytes.toString("utf8")) as unknown,
+    ...(snapshotConfig === undefined ? {} : { snapshotConfig }),
+    ...(view.platformSizes ? { platformSizes: view.platformSizes } : {}),
+  });
+};
+
+/** Gone is what was asked for: no difference between a tag that was there and one that was not. */
+const deleteTag: Handler<"apiTag"> = async (exchange, { name, tag }, { manifests }) => {
+  await manifests.deleteTag(name, tag);
+  exchange.send(204, {});
+};
+
+const sync: Handler<"apiSync"> = async (exchange, _route, { overview }) => {
+  await overview.rescan();
+  exchange.json(200, { status: "synced" });
+};
+
+/** Only what the caller could pull. */
+async function visible(exchange: Exchange, views: readonly RepositoryView[]): Promise<RepositoryView[]> {
+  const scopes = exchange.caller?.scopes ?? [];
+  return views.filter(({ name }) => allows(scopes, { kind: "repository", name, action: "pull" }));
+}
+
+function repositoryJson({ id, name, tags }: RepositoryView) {
+  const newest = tags[0];
+  const times = tags.map((tag) => tag.pushedAt).sort();
+  const sizes = new Map(tags.map((tag) => [tag.digest, tag.totalSize]));
+  return {
+    id,
+    name,
+    tagCount: tags.length,
+    totalSize: [...sizes.values()].reduce((total, size) => total + size, 0),
+    ...(newest?.artifactType === undefined ? {} : { artifactType: newest.artifactType }),
+    ...(newest === undefined ? {} : { kind: newest.kind }),
+    createdAt: times[0] ?? "",
+    updatedAt: times.at(-1) ?? "",
+  };
+}
+
+function commonTagJson(tag: TagView) {
+  return {
+    digest: tag.digest.replace(/^sha256:/, ""),
+    ...(tag.artifactType === undefined ? {} : { artifactType: tag.artifactType }),
+    kind: tag.kind,
+    totalSize: tag.totalSize,
+    layerCount: tag.layerCount,
+    pushedAt: tag.pushedAt,
+    syncedAt: tag.syncedAt,
+  };
+}
+
+/** Left out when it cannot be read: the rest of the answer is still of use. */
+async function readConfig(
+  name: RepositoryName,
+  digest: Digest | undefined,
+  { blobs }: Services,
+): Promise<unknown> {
+  await using blob = digest && (await blobs.open(name, digest));
+  if (!blob || blob.sizeBytes > maxSnapshotConfigBytes) return undefined;
+  try {
+    return JSON.parse((await blob.readAll()).toString("utf8")) as unknown;
+  } catch {
+    return undefined; // not JSON
+  }
+}
+
+export const apiStatsRoute: Methods<"apiStats"> = { GET: stats };
+export const apiRepositoriesRoute: Methods<"apiRepositories"> = { GET: list };
+export const apiRepositoryRoute: Methods<"apiRepository"> = { GET: one };
+export const apiTagsRoute: Methods<"apiTags"> = { GET: tags };
+export const apiTagRoute: Methods<"apiTag"> = { GET: tag, DELETE: deleteTag };
+export const apiSyncRoute: Methods<"apiSync"> = { POST: sync };

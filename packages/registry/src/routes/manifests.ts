@@ -1,0 +1,79 @@
+/** Manifests, by tag or digest: exactly the bytes that were pushed, or nothing. */
+import type { Handler, Methods } from "../http/handler.ts";
+import { isManifestType, readManifest, type Manifest } from "../content/manifest.ts";
+import { algorithmOf, digestOf, quoted, tryDigest, tryTag, type Digest, type Tag } from "../names.ts";
+import { ociFault } from "../oci-fault.ts";
+
+const maxTagParameters = 10;
+
+const get: Handler<"manifest"> = async (exchange, { name, reference }, { manifests }) => {
+  const stored = await manifests.resolve(name, reference);
+  if (!stored) throw unknownManifest(reference);
+  const headers = {
+    "content-type": stored.mediaType,
+    "content-length": stored.bytes.length,
+    "docker-content-digest": stored.digest,
+  };
+  exchange.send(200, headers, stored.bytes);
+};
+
+const put: Handler<"manifest"> = async (exchange, { name, reference }, { manifests, limits }) => {
+  const tags = readTags(reference, exchange.query.getAll("tag"));
+  const bytes = await exchange.readBody(limits.maxManifestBytes);
+  const given = tryDigest(reference);
+  const actual = digestOf(bytes, given ? algorithmOf(given) : "sha256");
+  if (given && actual !== given)
+    throw ociFault("DIGEST_INVALID", `the manifest has digest ${actual}, not ${given}`);
+  const manifest = readManifest(bytes, readPushedType(exchange.header("content-type")));
+  assertTypesAgree(manifest);
+  await manifests.put(name, { digest: actual, bytes, manifest, tags });
+  const subject = manifest.subject?.digest;
+  if (given && tags.length > 0) exchange.response.setHeader("oci-tag", tags);
+  exchange.send(201, {
+    location: `/v2/${name}/manifests/${reference}`,
+    "docker-content-digest": actual,
+    ...(subject === undefined ? {} : { "oci-subject": subject }),
+  });
+};
+
+/** The reference itself when it is a tag; when it is a digest, the tags asked for beside it. */
+function readTags(reference: Tag | Digest, parameters: readonly string[]): Tag[] {
+  if (!tryDigest(reference)) return [reference as Tag];
+  if (parameters.length > maxTagParameters)
+    throw ociFault("MANIFEST_INVALID", `at most ${maxTagParameters} tags can be given at once`, {
+      as: "tooLarge",
+    });
+  return parameters.map((text) => {
+    const tag = tryTag(text);
+    if (!tag) throw ociFault("MANIFEST_INVALID", `${quoted(text)} is not a tag`);
+    return tag;
+  });
+}
+
+/** The type without parameters; undefined when the client says nothing that helps. */
+function readPushedType(header: string | undefined): string | undefined {
+  const type = header?.split(";")[0]?.trim().toLowerCase();
+  return type === "" || type === "application/json" || type === "application/octet-stream" ? undefined : type;
+}
+
+/** One reader must not see an image where another sees an index. */
+function assertTypesAgree({ ownType, mediaType: pushedType }: Manifest): void {
+  if (ownType === undefined || ownType === pushedType || !isManifestType(ownType)) return;
+  if (isManifestType(pushedType))
+    throw ociFault("MANIFEST_INVALID", `the manifest says it is ${ownType}, the request says ${pushedType}`);
+}
+
+const remove: Handler<"manifest"> = async (exchange, { name, reference }, { manifests }) => {
+  const digest = tryDigest(reference);
+  const found = digest
+    ? await manifests.delete(name, digest)
+    : await manifests.deleteTag(name, reference as Tag);
+  if (!found) throw unknownManifest(reference);
+  exchange.send(202, {});
+};
+
+function unknownManifest(reference: string): Error {
+  return ociFault("MANIFEST_UNKNOWN", `there is no manifest ${reference} in this repository`);
+}
+
+export const manifestRoute: Methods<"manifest"> = { GET: get, PUT: put, DELETE: remove };

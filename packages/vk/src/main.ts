@@ -1,0 +1,103 @@
+#!/usr/bin/env node
+/** vk-cocoon: one process per VM host. Wiring only. */
+import { mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { aborted, createRegistry, runMain, startHealthServer, type MainContext } from "@cocoon/core";
+import { openKubeClient } from "@cocoon/kube";
+import { fileOrSelfSignedCertificates, tlsPair } from "@cocoon/kube/certificates";
+import { readClientAuthority } from "./client-authority.ts";
+import { vkProgram, type VkConfig } from "./config.ts";
+import { findNodeIp, readListenAddress } from "./addresses.ts";
+import { findPing } from "./probes/ping.ts";
+import { defaultProbeTimes } from "./probes/probe.ts";
+import { openRegistryOf } from "./registry.ts";
+import { openRuntime } from "./runtime.ts";
+import { startVk, type VkOptions } from "./start.ts";
+
+await runMain({ program: vkProgram, logLevel: (config) => config.logLevel, run });
+
+async function run({ config, log, signal }: MainContext<(typeof vkProgram)["options"]>): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const metrics = createRegistry("vk-cocoon");
+  const listen = readListenAddress(config.metricsAddr);
+  const health = stack.use(await startHealthServer({ ...listen, registry: metrics }));
+  const { kubeconfig, context } = config;
+  const client = stack.use(
+    await openKubeClient({ signal, ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) }),
+  );
+  const ip = config.nodeIp ?? findNodeIp();
+  const certificates = stack.use(
+    await fileOrSelfSignedCertificates({
+      host: config.nodeName,
+      ip,
+      certificateFile: config.tlsCert,
+      keyFile: config.tlsKey,
+      log,
+    }),
+  );
+  await mkdir(config.rootDirectory, { recursive: true, mode: 0o700 });
+  const runtime = stack.use(await openRuntime(config, { log, signal }));
+  const registry = await openRegistryOf(config, log);
+  stack.use(registry.client);
+  const ca = await readClientAuthority({ client, file: config.clientCa, signal });
+  const ping = await findPing(log);
+  const vk = stack.use(
+    await startVk({
+      client,
+      runtime,
+      registry: { ...registry, stagingDirectory: join(config.rootDirectory, "vk-staging") },
+      api: {
+        host: config.kubeletHost,
+        port: config.kubeletPort,
+        tls: { ...tlsPair(certificates.current()), ca },
+      },
+      ...(await settingsOf(config, ip)),
+      ...(ping ? { ping } : {}),
+      log,
+      metrics,
+      signal,
+    }),
+  );
+  log.info({ node: config.nodeName, port: vk.kubelet.apiPort }, "node registered");
+  health.markReady();
+  await aborted(signal);
+  health.markStopping();
+}
+
+type Settings = Pick<
+  VkOptions,
+  "node" | "orphanPolicy" | "cloneRoots" | "ssh" | "sshKeys" | "probeTimes" | "hibernatedPhase"
+>;
+
+async function settingsOf(config: VkConfig, ip: string): Promise<Settings> {
+  const { sshKey, sshPassword, sshUser } = config;
+  const [privateKey, publicKey] = sshKey
+    ? await Promise.all([readFile(sshKey, "utf8"), readFile(`${sshKey}.pub`, "utf8")])
+    : [undefined, undefined];
+  return {
+    node: {
+      name: config.nodeName,
+      ip,
+      pool: config.nodePool,
+      providerId: config.providerId,
+      cpuClass: config.snapshotCpuClass,
+      rootDirectory: config.rootDirectory,
+      reservePercent: config.reservePercent,
+      pods: config.nodePods,
+      cpu: config.nodeCpu,
+      memory: config.nodeMem,
+      storage: config.nodeStorage,
+      hugepages: config.nodeHugepages,
+    },
+    orphanPolicy: config.orphanPolicy,
+    cloneRoots: config.cloneFromDirRoots,
+    ssh: {
+      user: sshUser,
+      ...(sshPassword ? { password: sshPassword } : {}),
+      ...(privateKey ? { privateKey } : {}),
+    },
+    ...(publicKey ? { sshKeys: [publicKey.trim()] } : {}),
+    probeTimes: { ...defaultProbeTimes, readyMs: config.probeReadyMs, failures: config.probeFailures },
+    hibernatedPhase: config.hibernatedPhase,
+  };
+}

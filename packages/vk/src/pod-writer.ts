@@ -1,0 +1,111 @@
+/**
+ * Annotations of one pod, as far as the kubelet writes them. Patches only what differs; knows its own writes, so that
+ * the next step sees them before any watch does. A pod that is gone from the API is not an error: the registry and
+ * the runtime still hold the evidence, and nobody is left to read the annotations.
+ */
+import {
+  annotation,
+  annotationPatch,
+  clearedVmRuntime,
+  lifecyclePatch,
+  mayReplace,
+  readGeneration,
+  readLifecycle,
+  writeVmRuntime,
+  type LifecycleState,
+} from "@cocoon/contract";
+import { isFault, sleep, type Abortable } from "@cocoon/core";
+import { pods, type KubeClient } from "@cocoon/kube";
+import type { Pod } from "@cocoon/kubelet";
+
+type Wanted = Readonly<Record<string, string | null>>;
+
+const attempts = 3;
+const pauseMs = 500;
+const patchTimeoutMs = 5_000;
+
+export class PodWriter {
+  readonly #client: KubeClient;
+  #pod: Pod;
+
+  constructor(client: KubeClient, pod: Pod) {
+    this.#client = client;
+    this.#pod = pod;
+  }
+
+  /** With everything that was written here. */
+  get pod(): Pod {
+    return this.#pod;
+  }
+
+  async recordVm(vm: { readonly vmId: string; readonly ip: string }, options: Abortable): Promise<void> {
+    await this.write(this.vmTexts(vm), options);
+  }
+
+  /** The annotations that say which VM it is and where; an address that is not known any more is removed. */
+  vmTexts(vm: { readonly vmId: string; readonly ip: string }): Wanted {
+    return { [annotation.ip]: null, ...writeVmRuntime(vm) };
+  }
+
+  async clearVm(options: Abortable): Promise<void> {
+    await this.write(clearedVmRuntime(), options);
+  }
+
+  async recordDigest(digest: string | null, options: Abortable): Promise<void> {
+    await this.write({ [annotation.snapshotDigest]: digest }, options);
+  }
+
+  /** All keys of the lifecycle and `more` in one patch. False: an older report, or a failure that sticks. */
+  async announce(
+    report: { readonly state: LifecycleState; readonly message?: string; readonly more?: Wanted },
+    options: Abortable,
+  ): Promise<boolean> {
+    const { annotations } = this.#pod.metadata;
+    const published = readLifecycle(annotations);
+    const observedGeneration = Math.max(readGeneration(annotations), published.observedGeneration);
+    const next = { state: report.state, observedGeneration, message: report.message ?? "" };
+    if (!mayReplace(published, next)) {
+      if (report.more) await this.write(report.more, options);
+      return false;
+    }
+    await this.write({ ...lifecyclePatch(next).metadata.annotations, ...report.more }, options);
+    return true;
+  }
+
+  async write(wanted: Wanted, { signal }: Abortable): Promise<void> {
+    const body = annotationPatch(this.#pod.metadata.annotations, wanted);
+    if (!body) return;
+    const { namespace, name = "", uid } = this.#pod.metadata;
+    const guarded = { metadata: { ...body.metadata, uid } };
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await this.#client.patch(
+          pods,
+          { key: { namespace, name }, patch: { type: "merge", body: guarded } },
+          { signal, timeoutMs: patchTimeoutMs },
+        );
+        break;
+      } catch (error) {
+        if (isFault(error, "notFound") || isFault(error, "conflict")) break;
+        if (attempt >= attempts || signal.aborted) throw error;
+        await sleep(pauseMs, { signal });
+      }
+    }
+    this.#take(body.metadata.annotations);
+  }
+
+  /** Only what we wrote: what others changed meanwhile comes by the watch, and is then seen as a change. */
+  #take(changes: Wanted): void {
+    const annotations = merged(this.#pod.metadata.annotations ?? {}, changes);
+    this.#pod = { ...this.#pod, metadata: { ...this.#pod.metadata, annotations } };
+  }
+}
+
+function merged(current: Readonly<Record<string, string>>, changes: Wanted): Record<string, string> {
+  const result: Record<string, string> = { ...current };
+  for (const [key, value] of Object.entries(changes)) {
+    if (value === null) delete result[key];
+    else result[key] = value;
+  }
+  return result;
+}

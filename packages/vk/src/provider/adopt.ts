@@ -1,0 +1,105 @@
+/**
+ * Start-up: VMs that no pod of this node claims. Pods themselves are adopted by the ordinary way: their VM has their
+ * name. A list that failed is never an empty list: the start fails instead.
+ */
+import { annotation, readLifecycle, readText } from "@cocoon/contract";
+import { messageOf, type Abortable, type Logger } from "@cocoon/core";
+import { pods, type KubeClient, type KubeObject } from "@cocoon/kube";
+import type { Vm, VmRuntime } from "@cocoon/vm";
+import type { VkMetrics } from "../metrics.ts";
+
+export const orphanPolicies = ["alert", "destroy", "keep"] as const;
+export type OrphanPolicy = (typeof orphanPolicies)[number];
+
+export interface AdoptOptions extends Abortable {
+  readonly client: KubeClient;
+  readonly runtime: VmRuntime;
+  readonly node: string;
+  readonly policy: OrphanPolicy;
+  readonly metrics: VkMetrics;
+  readonly log: Logger;
+}
+
+/** A pod, as far as the claim to a VM goes. */
+interface Claim {
+  readonly vmName: string;
+  readonly node: string;
+  /** The machine was brought up there. */
+  readonly lives: boolean;
+}
+
+type OrphanAction = "nothing" | "alert" | "destroy" | "freeze";
+
+/** Names that this program gives; VMs of anybody else on the host are none of its business. */
+const ours = /^vk-/;
+
+/**
+ * What to do with a VM that no pod of this node claims. A machine that lives on another node must not run here too;
+ * it is frozen, not removed: only its owner can tell whether it holds something that the other has not.
+ */
+export function planOrphan(
+  vm: Pick<Vm, "name" | "state">,
+  elsewhere: readonly Claim[],
+  policy: OrphanPolicy,
+): OrphanAction {
+  if (!ours.test(vm.name)) return "nothing";
+  const superseded = elsewhere.some((claim) => claim.vmName === vm.name && claim.lives);
+  if (superseded) return vm.state === "running" ? "freeze" : "alert";
+  const wakesElsewhere = elsewhere.some((claim) => claim.vmName === vm.name);
+  if (policy === "destroy") return wakesElsewhere ? "alert" : "destroy";
+  return policy === "keep" ? "nothing" : "alert";
+}
+
+export async function dealWithOrphans(options: AdoptOptions): Promise<void> {
+  const { client, runtime, node, metrics, signal } = options;
+  const [claims, vms] = await Promise.all([
+    listClaims(client, { fieldSelector: `spec.nodeName=${node}`, signal }),
+    runtime.list({ signal }),
+  ]);
+  const claimed = new Set(claims.map((claim) => claim.vmName));
+  const orphans = vms.filter((vm) => !claimed.has(vm.name));
+  metrics.adoptedByName.inc(vms.length - orphans.length);
+  if (orphans.length === 0) return;
+  const everywhere = await listClaims(client, { signal });
+  const elsewhere = everywhere.filter((claim) => claim.node !== node);
+  for (const vm of orphans) await deal(vm, planOrphan(vm, elsewhere, options.policy), options);
+}
+
+async function deal(
+  vm: Vm,
+  action: OrphanAction,
+  { runtime, metrics, log, signal }: AdoptOptions,
+): Promise<void> {
+  if (action === "nothing") return;
+  metrics.orphans.inc();
+  try {
+    if (action === "freeze") await runtime.pause(vm.id, { signal });
+    if (action === "destroy") await runtime.remove(vm.id, { force: true, signal });
+    log.warn({ vm: vm.name, id: vm.id, action }, "no pod of this node claims this VM");
+  } catch (error) {
+    log.error({ vm: vm.name, id: vm.id, action, error: messageOf(error) }, "orphan VM not dealt with");
+    if (action === "freeze") throw error;
+  }
+}
+
+async function listClaims(
+  client: KubeClient,
+  options: Abortable & { readonly fieldSelector?: string },
+): Promise<readonly Claim[]> {
+  const claims: Claim[] = [];
+  for await (const page of client.pages(pods, { ...options, limit: 500 }))
+    for (const pod of page.items) {
+      const claim = readClaim(pod);
+      if (claim) claims.push(claim);
+    }
+  return claims;
+}
+
+function readClaim(pod: KubeObject & { readonly spec?: { readonly nodeName?: string } }): Claim | undefined {
+  const { annotations } = pod.metadata;
+  const vmName = readText(annotations, annotation.vmName);
+  if (vmName === "") return undefined;
+  const { state } = readLifecycle(annotations);
+  const lives = readText(annotations, annotation.vmId) !== "" || state === "ready";
+  return { vmName, node: pod.spec?.nodeName ?? "", lives };
+}

@@ -1,0 +1,153 @@
+/** Shows how a machine is: probes it, reports the pod's status, publishes `ready`, and ends a wake. */
+import { Backoff, isFault, messageOf, orAborted, sleep, type Abortable } from "@cocoon/core";
+import { keyText, type ObjectKey } from "@cocoon/kube";
+import type { PodStatus } from "@cocoon/kubelet";
+import type { Vm } from "@cocoon/vm";
+import { readMachine } from "../machine.ts";
+import { checkMachine, type CheckResult } from "../probes/checks.ts";
+import { probe } from "../probes/probe.ts";
+import { dropLocal } from "./local-snapshot.ts";
+import type { ProviderParts } from "./provider.ts";
+import type { Seat } from "./seat.ts";
+import { statusOf, type Showing } from "./status.ts";
+import type { StepContext } from "./step-context.ts";
+
+export type ReportStatus = (key: ObjectKey, uid: string, status: PodStatus) => Promise<void>;
+
+interface ReadinessParts extends ProviderParts {
+  readonly contextOf: (seat: Seat) => StepContext;
+  readonly before: (vmName: string, step: string) => Promise<void>;
+  readonly lookAgain: (vmName: string) => void;
+}
+
+export class Readiness {
+  readonly #parts: ReadinessParts;
+  report: ReportStatus = () => Promise.resolve();
+
+  constructor(parts: ReadinessParts) {
+    this.#parts = parts;
+  }
+
+  showGone(seat: Seat, { reason, message }: { readonly reason: string; readonly message: string }): void {
+    seat.stopProbing();
+    this.#parts.contextOf(seat).tell({ type: "Warning", reason, message });
+    void this.#publish(seat, { kind: "ended", reason, message });
+  }
+
+  async show(seat: Seat, vm: Vm | undefined, signal: AbortSignal): Promise<void> {
+    const machine = readMachine(seat.writer.pod);
+    if (!machine.vm.managed) {
+      await orAborted(this.#publish(seat, staticShowing(seat, machine.ip)), { signal });
+      await seat.writer.announce({ state: "ready" }, { signal });
+      return;
+    }
+    if (!vm) {
+      seat.stopProbing();
+      void this.#publish(seat, { kind: "asleep" });
+      return;
+    }
+    const identity = `${vm.id} ${vm.epoch}`;
+    if (seat.probed !== identity) this.#startProbe(seat, vm, identity);
+    else if (seat.showing?.kind === "live" && seat.showing.ready) await this.#publishReady(seat, vm, signal);
+  }
+
+  #startProbe(seat: Seat, vm: Vm, identity: string): void {
+    seat.stopProbing();
+    seat.probing = new AbortController();
+    seat.probed = identity;
+    const parts = this.#parts;
+    const signal = AbortSignal.any([seat.probing.signal, parts.signal]);
+    void probe({
+      times: parts.settings.probeTimes,
+      signal,
+      check: (options) => this.#check(seat, vm.id, options),
+      onChange: (result) =>
+        seat.exclusively(() =>
+          seat.probed === identity && !seat.ended ? this.#onReadiness(seat, vm, result) : Promise.resolve(),
+        ),
+    });
+  }
+
+  async #check(seat: Seat, vmId: string, options: Abortable): Promise<CheckResult> {
+    const { runtime, ping, metrics } = this.#parts;
+    const took = metrics.probeSeconds.startTimer();
+    try {
+      const [vm, address] = await Promise.all([
+        runtime.inspect(vmId, options),
+        runtime.address(vmId, options),
+      ]);
+      const { probePort } = readMachine(seat.writer.pod);
+      if (vm.state !== "running") return { ok: false, message: `vm ${vm.state}` };
+      return await checkMachine({ runtime, vm, address, probePort, ping }, options);
+    } catch (error) {
+      if (isFault(error, "notFound")) return { ok: false, message: "vm gone" };
+      throw error;
+    } finally {
+      took();
+    }
+  }
+
+  async #onReadiness(seat: Seat, vm: Vm, result: CheckResult): Promise<void> {
+    const { signal, runtime, log } = this.#parts;
+    try {
+      const ip = (await runtime.address(vm.id, { signal }))?.ip ?? "";
+      const startedAt = (vm.startedAt ?? vm.createdAt).replace(/\.\d+Z$/, "Z");
+      const { restarts } = seat;
+      const showing = { kind: "live" as const, ip, startedAt, restarts, vmId: vm.id };
+      const status = this.#publish(seat, { ...showing, ready: result.ok, message: result.message });
+      await orAborted(status, { signal });
+      if (result.ok) await this.#publishReady(seat, vm, signal);
+      else await seat.writer.recordVm({ vmId: vm.id, ip }, { signal });
+    } catch (error) {
+      if (!signal.aborted)
+        log.warn({ pod: keyText(seat.key), error: messageOf(error) }, "readiness not published");
+      seat.probed = "";
+      this.#parts.lookAgain(vm.name);
+    }
+  }
+
+  /** `ready` with the address in one patch, after the status; then what the machine slept in is dropped. */
+  async #publishReady(seat: Seat, vm: Vm, signal: AbortSignal): Promise<void> {
+    const ip = seat.showing?.kind === "live" ? seat.showing.ip : "";
+    const { writer } = seat;
+    await writer.announce({ state: "ready", more: writer.vmTexts({ vmId: vm.id, ip }) }, { signal });
+    if (seat.finished === vm.id) return;
+    seat.finished = vm.id;
+    void this.#finishWake(seat, vm);
+  }
+
+  /** Only a machine that is ready again may lose the snapshot it came from; until that worked it is tried again. */
+  async #finishWake(seat: Seat, vm: Vm): Promise<void> {
+    const { signal, snapshots, log } = this.#parts;
+    const backoff = new Backoff({ baseMs: 1_000, maxMs: 60_000 });
+    while (!signal.aborted && !seat.ended && seat.finished === vm.id) {
+      try {
+        await seat.exclusively(async () => {
+          const machine = readMachine(seat.writer.pod);
+          if (seat.ended || machine.sleep || seat.finished !== vm.id) return;
+          await this.#parts.before(vm.name, "dropTag");
+          const left = await snapshots?.sleeping(vm.name, { signal });
+          if (left) await snapshots?.drop(vm.name, left.digest, { signal });
+          await this.#parts.before(vm.name, "clearDigest");
+          await dropLocal(this.#parts.contextOf(seat), vm.name, { signal });
+          await seat.writer.recordDigest(null, { signal });
+        });
+        return;
+      } catch (error) {
+        log.warn({ vm: vm.name, error: messageOf(error) }, "old snapshot not dropped; trying again");
+        await sleep(backoff.nextMs(), { signal });
+      }
+    }
+  }
+
+  #publish(seat: Seat, showing: Showing): Promise<void> {
+    seat.showing = showing;
+    return this.report(seat.key, seat.uid, statusOf(seat.writer.pod, showing, this.#parts.settings.status));
+  }
+}
+
+/** Nobody here may look into a machine of somebody else: it counts as ready. */
+function staticShowing(seat: Seat, ip: string): Showing {
+  const startedAt = seat.writer.pod.metadata.creationTimestamp ?? "";
+  return { kind: "live", ip, ready: true, message: "static machine", startedAt, restarts: 0, vmId: "" };
+}

@@ -1,0 +1,117 @@
+/** A machine's state as the status of its pod. Pure; transition times are the kubelet library's business. */
+import type { ContainerState, ContainerStatus, Pod, PodCondition, PodStatus } from "@cocoon/kubelet";
+
+export type Showing =
+  | {
+      readonly kind: "live";
+      readonly ip: string;
+      readonly ready: boolean;
+      /** Which check ran, and what it said. */
+      readonly message: string;
+      readonly startedAt: string;
+      readonly restarts: number;
+      readonly vmId: string;
+    }
+  | { readonly kind: "asleep" }
+  | { readonly kind: "ended"; readonly reason: string; readonly message: string };
+
+export interface StatusFacts {
+  readonly hostIp: string;
+  /** `Pending` for readers that know the newest Go kubelet only. */
+  readonly hibernatedPhase: "Running" | "Pending";
+}
+
+const sleeping = { reason: "Hibernated", message: "the machine sleeps in the registry, waiting for wake" };
+
+export function statusOf(pod: Pod, showing: Showing, facts: StatusFacts): PodStatus {
+  const base = {
+    startTime: pod.status?.startTime ?? pod.metadata.creationTimestamp ?? new Date(0).toISOString(),
+    ...(facts.hostIp === "" ? {} : { hostIP: facts.hostIp, hostIPs: [{ ip: facts.hostIp }] }),
+  };
+  return { ...base, ...shownStatus(pod, showing, facts) };
+}
+
+function shownStatus(pod: Pod, showing: Showing, facts: StatusFacts): PodStatus {
+  if (showing.kind === "live") return liveStatus(pod, showing);
+  return showing.kind === "asleep" ? asleepStatus(pod, facts) : endedStatus(pod, showing);
+}
+
+function asleepStatus(pod: Pod, { hibernatedPhase }: StatusFacts): PodStatus {
+  const waiting = containers(pod, { ready: false, state: { waiting: sleeping } });
+  return {
+    phase: hibernatedPhase,
+    conditions: conditions(false, sleeping),
+    containerStatuses: hibernatedPhase === "Running" ? waiting : [],
+  };
+}
+
+function endedStatus(pod: Pod, { reason, message }: Extract<Showing, { kind: "ended" }>): PodStatus {
+  return {
+    phase: "Failed",
+    reason,
+    message,
+    conditions: conditions(false, { reason, message }),
+    containerStatuses: containers(pod, {
+      ready: false,
+      state: { terminated: { exitCode: 1, reason, message } },
+    }),
+  };
+}
+
+function liveStatus(pod: Pod, live: Extract<Showing, { kind: "live" }>): PodStatus {
+  return {
+    phase: "Running",
+    ...(live.ip === "" ? {} : { podIP: live.ip, podIPs: [{ ip: live.ip }] }),
+    conditions: conditions(
+      live.ready,
+      live.ready
+        ? { message: live.message }
+        : {
+            reason: "ContainersNotReady",
+            message: live.message,
+          },
+    ),
+    containerStatuses: containers(pod, {
+      ready: live.ready,
+      state: { running: { startedAt: live.startedAt } },
+      restartCount: live.restarts,
+      ...(live.vmId === "" ? {} : { containerID: `cocoon://${live.vmId}` }),
+    }),
+  };
+}
+
+function conditions(
+  ready: boolean,
+  why: { readonly reason?: string; readonly message?: string },
+): readonly PodCondition[] {
+  const detail = {
+    ...(why.reason ? { reason: why.reason } : {}),
+    ...(why.message ? { message: why.message } : {}),
+  };
+  const status = ready ? ("True" as const) : ("False" as const);
+  return [
+    { type: "PodReadyToStartContainers", status: "True" },
+    { type: "Initialized", status: "True" },
+    { type: "Ready", status, ...detail },
+    { type: "ContainersReady", status, ...detail },
+  ];
+}
+
+function containers(
+  pod: Pod,
+  shown: {
+    readonly ready: boolean;
+    readonly state: ContainerState;
+    readonly restartCount?: number;
+    readonly containerID?: string;
+  },
+): readonly ContainerStatus[] {
+  return pod.spec.containers.map((container) => ({
+    restartCount: 0,
+    ...shown,
+    name: container.name,
+    image: container.image ?? "",
+    imageID: container.image ?? "",
+    started: shown.state.running !== undefined,
+  }));
+}

@@ -1,0 +1,95 @@
+/** Usage of the node and of every machine on it. */
+import { availableParallelism, freemem, totalmem } from "node:os";
+import { readFile } from "node:fs/promises";
+import type { Abortable } from "@cocoon/core";
+import type { PodStats, StatsSummary } from "@cocoon/kubelet";
+import type { VmRuntime, VmStats } from "@cocoon/vm";
+import type { Seat } from "./provider/seat.ts";
+
+export interface StatsOptions extends Abortable {
+  readonly runtime: VmRuntime;
+  readonly node: string;
+  readonly seats: readonly Seat[];
+  readonly startedAt: string;
+}
+
+export async function summarise({
+  runtime,
+  node,
+  seats,
+  startedAt,
+  signal,
+}: StatsOptions): Promise<StatsSummary> {
+  const time = new Date().toISOString();
+  const live = seats.filter((seat) => seat.showing?.kind === "live" && seat.showing.vmId !== "");
+  const pods = await Promise.all(live.map((seat) => podStats(seat, runtime, signal)));
+  return {
+    node: {
+      nodeName: node,
+      startTime: startedAt,
+      cpu: { time, usageCoreNanoSeconds: await nodeCpuNanos() },
+      memory: {
+        time,
+        workingSetBytes: totalmem() - freemem(),
+        usageBytes: totalmem() - freemem(),
+        availableBytes: freemem(),
+      },
+    },
+    pods: pods.filter((each) => each !== undefined),
+  };
+}
+
+/** A machine that just went has no numbers: it is left out. */
+async function podStats(seat: Seat, runtime: VmRuntime, signal: AbortSignal): Promise<PodStats | undefined> {
+  if (seat.showing?.kind !== "live") return undefined;
+  const { startedAt, vmId } = seat.showing;
+  let stats: VmStats;
+  try {
+    stats = await runtime.stats(vmId, { signal });
+  } catch {
+    return undefined;
+  }
+  const cpu = { time: stats.at, usageCoreNanoSeconds: stats.cpu.usageNanos };
+  const memory = {
+    time: stats.at,
+    workingSetBytes: stats.memory.residentBytes,
+    rssBytes: stats.memory.residentBytes,
+    usageBytes: stats.memory.residentBytes,
+  };
+  const { namespace = "", name } = seat.key;
+  const container = seat.writer.pod.spec.containers[0]?.name ?? "agent";
+  const rootfs = { time: stats.at, usedBytes: stats.disk.allocatedBytes };
+  return {
+    podRef: { name, namespace, uid: seat.uid },
+    startTime: startedAt,
+    containers: [{ name: container, startTime: startedAt, cpu, memory, rootfs }],
+    cpu,
+    memory,
+    "ephemeral-storage": rootfs,
+    ...(stats.network
+      ? {
+          network: {
+            time: stats.at,
+            name: "eth0",
+            rxBytes: stats.network.receivedBytes,
+            txBytes: stats.network.sentBytes,
+          },
+        }
+      : {}),
+  };
+}
+
+/** `/proc/stat` counts hundredths of a second; idle and waiting for disks are not usage. */
+async function nodeCpuNanos(): Promise<number> {
+  const [line = ""] = (await readFile("/proc/stat", "utf8")).split("\n", 1);
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = line
+    .trim()
+    .split(/\s+/)
+    .slice(1)
+    .map(Number);
+  return (user + nice + system + irq + softirq) * 10_000_000;
+}
+
+export function hostSize(): { readonly cpus: number; readonly memoryBytes: number } {
+  return { cpus: availableParallelism(), memoryBytes: totalmem() };
+}

@@ -1,0 +1,193 @@
+/** Snapshots of pretended guests, as real files: they can be exported, pushed to a registry and brought back. */
+import { mkdir, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { createGzip } from "node:zlib";
+import { Fault, type Abortable } from "@cocoon/core";
+import { z } from "zod";
+import { readArchive } from "../archive/read-archive.ts";
+import { writeArchive } from "../archive/write-archive.ts";
+import type {
+  ExportOptions,
+  ImportDirectoryOptions,
+  ImportOptions,
+  SaveOptions,
+  SnapshotFiles,
+  VmSnapshots,
+} from "../runtime.ts";
+import type { SaveReport, Snapshot } from "../snapshot.ts";
+import { assertPermitted } from "../state.ts";
+import { assertSnapshotName, findByRef, newId, snapshotNotFound } from "../store/ids.ts";
+import { envelopeOf, readEnvelope } from "../wire/snapshot-json.ts";
+import type { FakeGuestState } from "./fake-guest.ts";
+import type { FakeHost } from "./fake-host.ts";
+
+const stateSchema = z.object({
+  disk: z.record(z.string(), z.string()),
+  memory: z.record(z.string(), z.string()),
+  counted: z.number().exactOptional(),
+});
+
+const stateFile = "config.json";
+const memoryFile = "memory-ranges";
+const memoryBytes = 1024 * 1024;
+
+export class FakeSnapshots implements VmSnapshots {
+  readonly #host: FakeHost;
+
+  constructor(host: FakeHost) {
+    this.#host = host;
+  }
+
+  async save(vmRef: string, options: SaveOptions): Promise<SaveReport> {
+    await this.#host.enter("snapshots.save", options.signal);
+    const entry = this.#host.find(vmRef);
+    assertPermitted("save", entry.vm);
+    const snapshot: Snapshot = {
+      id: newId(),
+      name: options.name ?? "",
+      ...(options.description ? { description: options.description } : {}),
+      hypervisor: "qemu",
+      config: { ...entry.vm.config, labels: {} },
+      nics: entry.vm.nics.length,
+      imageBlobIds: [],
+      createdAt: new Date().toISOString(),
+      vmId: entry.vm.id,
+      sizeBytes: memoryBytes,
+    };
+    await this.#store(snapshot, entry.guest.save());
+    if (options.resume === false) {
+      entry.guest.freeze();
+      this.#host.change(entry, { state: "paused" });
+    }
+    this.#host.change(entry, { snapshotIds: [...entry.vm.snapshotIds, snapshot.id] });
+    return { snapshot, pausedMs: 1, dirtyBytes: 4096, tookMs: 2 };
+  }
+
+  async list(options: Abortable & { readonly vmRef?: string }): Promise<readonly Snapshot[]> {
+    await this.#host.enter("snapshots.list", options.signal);
+    const vmId = options.vmRef === undefined ? undefined : this.#host.find(options.vmRef).vm.id;
+    return (await this.all()).filter((snapshot) => vmId === undefined || snapshot.vmId === vmId);
+  }
+
+  async inspect(ref: string, { signal }: Abortable): Promise<Snapshot> {
+    await this.#host.enter("snapshots.inspect", signal);
+    return this.find(ref);
+  }
+
+  async remove(ref: string, { signal }: Abortable): Promise<void> {
+    await this.#host.enter("snapshots.remove", signal);
+    const { id } = await this.find(ref);
+    await rm(this.#directoryOf(id), { recursive: true, force: true });
+    for (const entry of this.#host.vms.values())
+      if (entry.vm.snapshotIds.includes(id))
+        this.#host.change(entry, { snapshotIds: entry.vm.snapshotIds.filter((each) => each !== id) });
+  }
+
+  async export(ref: string, options: ExportOptions): Promise<Readable> {
+    await this.#host.enter("snapshots.export", options.signal);
+    const source = await this.#filesOf(await this.find(ref));
+    const bytes = writeArchive({ ...source, modifiedAt: new Date(source.snapshot.createdAt) }, options);
+    const plain = Readable.from(bytes, { objectMode: false });
+    return options.gzip ? plain.pipe(createGzip()) : plain;
+  }
+
+  async import(archive: Readable, options: ImportOptions): Promise<Snapshot> {
+    await this.#host.enter("snapshots.import", options.signal);
+    const work = join(this.#host.directory, `work-${newId()}`);
+    await mkdir(work, { recursive: true });
+    try {
+      return await this.#take(work, await readArchive(archive, work, options), options);
+    } finally {
+      await rm(work, { recursive: true, force: true });
+    }
+  }
+
+  async importDirectory(directory: string, options: ImportDirectoryOptions): Promise<Snapshot> {
+    await this.#host.enter("snapshots.importDirectory", options.signal);
+    const text = await readFile(join(directory, "snapshot.json"), "utf8").catch((error: unknown) => {
+      throw new Fault("invalid", "invalid snapshot archive: snapshot.json not found", { cause: error });
+    });
+    const snapshot = await this.#take(directory, text, options);
+    if (options.consume) await rm(directory, { recursive: true, force: true });
+    return snapshot;
+  }
+
+  async withFiles<T>(
+    ref: string,
+    use: (files: SnapshotFiles) => Promise<T>,
+    { signal }: Abortable,
+  ): Promise<T> {
+    await this.#host.enter("snapshots.withFiles", signal);
+    return use(await this.#filesOf(await this.find(ref)));
+  }
+
+  async all(): Promise<readonly Snapshot[]> {
+    await mkdir(this.#host.directory, { recursive: true });
+    const ids = (await readdir(this.#host.directory)).filter((name) => !name.startsWith("work-"));
+    const found = await Promise.all(ids.map((id) => this.#load(id)));
+    return found.sort((one, other) => one.createdAt.localeCompare(other.createdAt));
+  }
+
+  async find(ref: string): Promise<Snapshot> {
+    return findByRef(ref, await this.all(), snapshotNotFound);
+  }
+
+  async stateOf(id: string): Promise<FakeGuestState> {
+    return stateSchema.parse(JSON.parse(await readFile(join(this.#directoryOf(id), stateFile), "utf8")));
+  }
+
+  #directoryOf(id: string): string {
+    return join(this.#host.directory, id);
+  }
+
+  async #load(id: string): Promise<Snapshot> {
+    return JSON.parse(await readFile(join(this.#directoryOf(id), "record.json"), "utf8")) as Snapshot;
+  }
+
+  async #store(snapshot: Snapshot, state: FakeGuestState): Promise<void> {
+    if (snapshot.name !== "") assertSnapshotName(snapshot.name);
+    const holder =
+      snapshot.name === "" ? undefined : (await this.all()).find((each) => each.name === snapshot.name);
+    if (holder)
+      throw new Fault(
+        "alreadyExists",
+        `snapshot name "${snapshot.name}" already exists (already in use by ${holder.id})`,
+      );
+    const directory = this.#directoryOf(snapshot.id);
+    await mkdir(directory, { recursive: true });
+    await writeFile(join(directory, stateFile), JSON.stringify(state));
+    // Something to carry: memory that no two snapshots share entirely.
+    await writeFile(join(directory, memoryFile), Buffer.alloc(memoryBytes, snapshot.id));
+    await writeFile(join(directory, "record.json"), JSON.stringify(snapshot));
+  }
+
+  async #take(directory: string, envelope: string, options: ImportOptions): Promise<Snapshot> {
+    const { vmId: _vmId, ...original } = readEnvelope(envelope);
+    const text = await readFile(join(directory, stateFile), "utf8").catch(() => "");
+    const state = stateSchema.safeParse(text === "" ? undefined : JSON.parse(text));
+    if (!state.success) throw new Fault("preconditionFailed", "the snapshot is not of a pretended guest");
+    const description = options.description ?? original.description;
+    const snapshot: Snapshot = {
+      ...original,
+      id: newId(),
+      name: options.name ?? original.name,
+      ...(description ? { description } : {}),
+      createdAt: new Date().toISOString(),
+      sizeBytes: memoryBytes,
+    };
+    await this.#store(snapshot, state.data);
+    return snapshot;
+  }
+
+  async #filesOf(snapshot: Snapshot): Promise<SnapshotFiles> {
+    const directory = this.#directoryOf(snapshot.id);
+    const files = await Promise.all(
+      [stateFile, memoryFile].map(async (name) => {
+        const path = join(directory, name);
+        return { name, path, sizeBytes: (await stat(path)).size, mode: 0o644 };
+      }),
+    );
+    return { snapshot, envelope: envelopeOf(snapshot), files };
+  }
+}

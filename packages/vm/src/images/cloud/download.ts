@@ -1,0 +1,270 @@
+/**
+ * Downloads that survive: what is there already is asked for from where it stopped, and only if the server still has the
+ * same file. A connection that breaks is taken up again; one that brings nothing for a while is broken.
+ *
+ *   downloads/HEX.part    bytes so far; HEX = SHA-256 of the URL
+ *   downloads/HEX.json    what the server said about the file they belong to
+ */
+import { createHash } from "node:crypto";
+import { mkdir, open, rm, stat, statfs } from "node:fs/promises";
+import { join } from "node:path";
+import {
+  Backoff,
+  Fault,
+  sleep,
+  systemCode,
+  toFault,
+  tryReadFile,
+  writeFileAtomically,
+  type Abortable,
+} from "@cocoon/core";
+import { z } from "zod";
+
+export interface DownloadOptions extends Abortable {
+  /** Where partial downloads are kept. */
+  readonly directory: string;
+  readonly maxBytes: number;
+  readonly onProgress?: (progress: { readonly doneBytes: number; readonly totalBytes?: number }) => void;
+  /** A connection without data for this long is taken for dead. */
+  readonly idleMs?: number;
+  /** Attempts in a row that bring nothing. */
+  readonly maxAttempts?: number;
+}
+
+export interface Downloaded {
+  readonly path: string;
+  /** What the server calls this version, for asking later whether there is a newer one. */
+  readonly validator?: string;
+}
+
+const stateSchema = z.object({
+  url: z.string(),
+  validator: z.string().optional(),
+  totalBytes: z.int().nonnegative().optional(),
+});
+
+type State = Readonly<z.infer<typeof stateSchema>>;
+
+const defaultIdleMs = 60_000;
+const defaultMaxAttempts = 5;
+
+/** The caller holds the lock of this URL, takes the finished file away, and removes what is left when it gives up for good. */
+export async function download(url: string, options: DownloadOptions): Promise<Downloaded> {
+  const files = filesOf(url, options.directory);
+  await mkdir(options.directory, { recursive: true, mode: 0o700 });
+  const backoff = new Backoff({ baseMs: 500, maxMs: 10_000 });
+  let fruitless = 0;
+  for (;;) {
+    const before = await sizeOf(files.part);
+    try {
+      const state = await fetchRest(url, files, options);
+      return { path: files.part, ...(state.validator === undefined ? {} : { validator: state.validator }) };
+    } catch (error) {
+      options.signal.throwIfAborted();
+      const fault = networkFault(error, url);
+      if (!fault.traits.retry || fault.code === "outOfSpace") throw fault;
+      fruitless = (await sizeOf(files.part)) > before ? 0 : fruitless + 1;
+      if (fruitless >= (options.maxAttempts ?? defaultMaxAttempts)) throw fault;
+    }
+    await sleep(backoff.nextMs(), options);
+    options.signal.throwIfAborted();
+  }
+}
+
+/** Whether the server has another version now than the one known by that validator. "Could not ask" is thrown. */
+export async function isUnchanged(url: string, validator: string, { signal }: Abortable): Promise<boolean> {
+  const header =
+    validator.startsWith('"') || validator.startsWith("W/") ? "if-none-match" : "if-modified-since";
+  const response = await request(url, { headers: { [header]: validator }, method: "HEAD", signal });
+  await response.body?.cancel();
+  return response.status === 304;
+}
+
+export async function discardDownload(url: string, directory: string): Promise<void> {
+  const files = filesOf(url, directory);
+  await rm(files.part, { force: true });
+  await rm(files.state, { force: true });
+}
+
+function filesOf(url: string, directory: string): { readonly part: string; readonly state: string } {
+  const hex = createHash("sha256").update(url).digest("hex");
+  return { part: join(directory, `${hex}.part`), state: join(directory, `${hex}.json`) };
+}
+
+async function fetchRest(
+  url: string,
+  files: ReturnType<typeof filesOf>,
+  options: DownloadOptions,
+): Promise<State> {
+  const known = await tryReadState(files.state);
+  const have = known?.validator === undefined ? 0 : await sizeOf(files.part);
+  if (known && known.totalBytes !== undefined && have === known.totalBytes && have > 0) return known;
+  const idle = new IdleTimer(options.idleMs ?? defaultIdleMs);
+  try {
+    const signal = AbortSignal.any([options.signal, idle.signal]);
+    const headers = have > 0 ? { range: `bytes=${have}-`, "if-range": known?.validator ?? "" } : {};
+    const response = await request(url, {
+      headers: { ...headers, "accept-encoding": "identity" },
+      method: "GET",
+      signal,
+    });
+    if (response.status === 416) {
+      await rm(files.part, { force: true });
+      throw new Fault("unavailable", `${url}: the server has another file than the part that is here`);
+    }
+    const start = startOf(response, have);
+    const state = stateOf(url, response, start);
+    await checkRoom(state, { ...options, start });
+    await writeFileAtomically(files.state, JSON.stringify(state), { mode: 0o600 });
+    await writeBody(response, { ...options, path: files.part, start, idle, state });
+    return state;
+  } finally {
+    idle.stop();
+  }
+}
+
+async function request(
+  url: string,
+  init: { readonly headers: Record<string, string>; readonly method: string; readonly signal: AbortSignal },
+): Promise<Response> {
+  const response = await fetch(url, { ...init, redirect: "follow" });
+  if (response.ok || response.status === 304 || response.status === 416) return response;
+  await response.body?.cancel();
+  const code =
+    response.status === 404 || response.status === 410
+      ? "notFound"
+      : response.status >= 500
+        ? "unavailable"
+        : "forbidden";
+  throw new Fault(
+    response.status === 429 ? "tooManyRequests" : code,
+    `${url}: the server answers ${response.status}`,
+  );
+}
+
+/** Where the body's first byte belongs. */
+function startOf(response: Response, have: number): number {
+  if (response.status !== 206) return 0;
+  const range = /^bytes (?<start>\d+)-/.exec(response.headers.get("content-range") ?? "");
+  const start = Number(range?.groups?.["start"] ?? Number.NaN);
+  if (start !== have) throw new Fault("unavailable", `the server sent bytes from ${start}, not from ${have}`);
+  return start;
+}
+
+function stateOf(url: string, response: Response, start: number): State {
+  const length = response.headers.get("content-length");
+  const etag = response.headers.get("etag");
+  // Only a strong validator may be used for resuming.
+  const validator = etag && !etag.startsWith("W/") ? etag : response.headers.get("last-modified");
+  return {
+    url,
+    ...(validator === null ? {} : { validator }),
+    ...(length === null ? {} : { totalBytes: start + Number(length) }),
+  };
+}
+
+async function checkRoom(state: State, options: DownloadOptions & { readonly start: number }): Promise<void> {
+  if (state.totalBytes === undefined) return;
+  if (state.totalBytes > options.maxBytes) {
+    throw new Fault(
+      "tooLarge",
+      `${state.url} has ${state.totalBytes} bytes, more than the ${options.maxBytes} allowed`,
+    );
+  }
+  const { bavail, bsize } = await statfs(options.directory);
+  if (state.totalBytes - options.start > bavail * bsize) {
+    throw new Fault(
+      "outOfSpace",
+      `${state.url} does not fit: ${bavail * bsize} bytes are free in ${options.directory}`,
+    );
+  }
+}
+
+interface BodyOptions extends DownloadOptions {
+  readonly path: string;
+  readonly start: number;
+  readonly idle: IdleTimer;
+  readonly state: State;
+}
+
+async function writeBody(response: Response, options: BodyOptions): Promise<void> {
+  const { state, onProgress } = options;
+  const file = await open(options.path, options.start > 0 ? "r+" : "w", 0o600);
+  let done = options.start;
+  try {
+    for await (const chunk of bytesOf(response)) {
+      options.idle.touch();
+      await file.write(chunk, 0, chunk.length, done);
+      done += chunk.length;
+      if (done > options.maxBytes)
+        throw new Fault("tooLarge", `${state.url} is larger than ${options.maxBytes} bytes`);
+      onProgress?.({
+        doneBytes: done,
+        ...(state.totalBytes === undefined ? {} : { totalBytes: state.totalBytes }),
+      });
+    }
+    await file.truncate(done);
+  } finally {
+    await file.close();
+  }
+  if (state.totalBytes !== undefined && done !== state.totalBytes) {
+    throw new Fault("unavailable", `${state.url} ended after ${done} of ${state.totalBytes} bytes`);
+  }
+}
+
+function bytesOf(response: Response): AsyncIterable<Uint8Array> {
+  return response.body ?? new ReadableStream<Uint8Array>({ start: (controller) => controller.close() });
+}
+
+/** Aborts when it is not touched for a while. */
+class IdleTimer {
+  readonly #controller = new AbortController();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(ms: number) {
+    this.#timer = setTimeout(() => this.#controller.abort(new Fault("timeout", `no data for ${ms} ms`)), ms);
+    this.#timer.unref();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  touch(): void {
+    this.#timer.refresh();
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+/** `fetch` wraps what went wrong on the wire in a TypeError. */
+function networkFault(error: unknown, url: string): Fault {
+  if (error instanceof TypeError)
+    return new Fault("unavailable", `${url} cannot be fetched`, { cause: error });
+  return toFault(error);
+}
+
+async function tryReadState(path: string): Promise<State | undefined> {
+  const text = await tryReadFile(path);
+  const parsed = text === undefined ? undefined : stateSchema.safeParse(tryParse(text));
+  return parsed?.success ? parsed.data : undefined;
+}
+
+function tryParse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+async function sizeOf(path: string): Promise<number> {
+  try {
+    return (await stat(path)).size;
+  } catch (error) {
+    if (systemCode(error) === "ENOENT") return 0;
+    throw error;
+  }
+}

@@ -1,0 +1,168 @@
+/** Start, stop, pause, resume, reset and remove: what the port promises, over one VM's lock and QMP. */
+import { link, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { Fault, isAlive, messageOf, withDeadline, type Abortable } from "@cocoon/core";
+import type { RemoveVmOptions, StopVmOptions } from "../runtime.ts";
+import { emptyFile } from "../store/immutable-files.ts";
+import { newId } from "../store/ids.ts";
+import { withIntent } from "../store/intents.ts";
+import { machineFile } from "../store/layout.ts";
+import type { VmRecord } from "../store/vm-record.ts";
+import type { QemuContext } from "./context.ts";
+import { running, unmake } from "./create.ts";
+import { look, operate, type LockedVm } from "./operate.ts";
+import { awaitGone, killQemu } from "./process.ts";
+import { startMachine } from "./start-machine.ts";
+
+export function startVm(context: QemuContext, ref: string, options: Abortable): Promise<VmRecord> {
+  return operate(context, { ref, action: "start", signal: options.signal }, async (vm) => {
+    if (!vm.mustAct) return vm.record;
+    const record = onThisHost(context, { ...vm.record, epoch: newId() });
+    return withIntent(vm.directory, { kind: "start" }, async () => {
+      await forgetMemory(context, vm.directory, record);
+      return vm.write(await boot(context, vm, record, options));
+    });
+  });
+}
+
+/** A cold boot takes the QEMU and the CPU that the host has now. The machine type stays: the guest knows it. */
+function onThisHost(context: QemuContext, record: VmRecord): VmRecord {
+  const { accelerator, cpuModel, cpuClass, version } = context.host;
+  return { ...record, machine: { ...record.machine, accelerator, cpuModel, cpuClass, qemuVersion: version } };
+}
+
+/** A clone's memory was mapped from its snapshot; a guest that boots begins with none. */
+async function forgetMemory(context: QemuContext, directory: string, record: VmRecord): Promise<void> {
+  const files = join(directory, record.files);
+  const temporary = join(files, `${machineFile.memory}.new`);
+  await rm(temporary, { force: true });
+  await link(await emptyFile(context.store.layout.shared, record.machine.memoryBytes), temporary);
+  await rename(temporary, join(files, machineFile.memory));
+  for (const file of [machineFile.deviceState, machineFile.stream])
+    await rm(join(files, file), { force: true });
+}
+
+// oxlint-disable-next-line max-params -- the VM as it is and as it is to be
+async function boot(
+  context: QemuContext,
+  vm: LockedVm,
+  record: VmRecord,
+  options: Abortable,
+): Promise<VmRecord> {
+  try {
+    return running(context, record, await startMachine(context, record, { ...options, start: "boot" }));
+  } catch (error) {
+    if (!options.signal.aborted) await vm.write({ ...vm.record, state: "error", trouble: messageOf(error) });
+    throw error;
+  }
+}
+
+const defaultStopMs = 30_000;
+
+/** The lock is not held while the guest takes its time, so that a removal by force need not wait. */
+export async function stopVm(context: QemuContext, ref: string, options: StopVmOptions): Promise<VmRecord> {
+  const graceMs = options.force ? 0 : (options.timeoutMs ?? defaultStopMs);
+  const asked = await operate(context, { ref, action: "stop", signal: options.signal }, (vm) =>
+    askToStop(context, vm, { graceMs, signal: options.signal }),
+  );
+  if (!asked.process) return asked;
+  await awaitGone(asked.process, { signal: withDeadline(options.signal, graceMs) });
+  options.signal.throwIfAborted();
+  return operate(context, { ref: asked.id, action: "stop", signal: options.signal }, (vm) =>
+    endNow(context, vm),
+  );
+}
+
+async function askToStop(
+  context: QemuContext,
+  vm: LockedVm,
+  { graceMs, ...options }: Abortable & { readonly graceMs: number },
+): Promise<VmRecord> {
+  if (!vm.mustAct) return vm.record;
+  const asked = await vm.write({ ...vm.record, stopAskedAt: context.now().toISOString() });
+  if (graceMs <= 0) return endNow(context, { ...vm, record: asked });
+  using qmp = await vm.connect(options);
+  if (asked.state === "paused") await qmp.execute("cont", options); // a frozen guest feels no button
+  await qmp.execute("system_powerdown", options);
+  return asked;
+}
+
+async function endNow(context: QemuContext, vm: LockedVm): Promise<VmRecord> {
+  const { process } = vm.record;
+  if (!process) return vm.record;
+  await killQemu(process);
+  return vm.write(await look(context, vm.record));
+}
+
+export function pauseVm(context: QemuContext, ref: string, options: Abortable): Promise<VmRecord> {
+  return operate(context, { ref, action: "pause", signal: options.signal }, async (vm) => {
+    if (!vm.mustAct) return vm.record;
+    using qmp = await vm.connect(options);
+    await qmp.execute("stop", options);
+    return await vm.write({ ...vm.record, state: "paused" });
+  });
+}
+
+/** QEMU is told in any case: a guest that a full disk froze could not be written down as paused. */
+export function resumeVm(context: QemuContext, ref: string, options: Abortable): Promise<VmRecord> {
+  return operate(context, { ref, action: "resume", signal: options.signal }, async (vm) => {
+    using qmp = await vm.connect(options);
+    await qmp.execute("cont", options);
+    if (!vm.mustAct) return vm.record;
+    const { trouble: _trouble, ...record } = vm.record;
+    return await vm.write({ ...record, state: "running" });
+  });
+}
+
+export function resetVm(context: QemuContext, ref: string, options: Abortable): Promise<VmRecord> {
+  return operate(context, { ref, action: "reset", signal: options.signal }, async (vm) => {
+    using qmp = await vm.connect(options);
+    await qmp.execute("system_reset", options);
+    if (vm.record.state === "paused") await qmp.execute("cont", options);
+    const guest = vm.record.hasAgent ? "booting" : "unknown";
+    return await vm.write({ ...vm.record, state: "running", guest, epoch: newId() });
+  });
+}
+
+/** A guest that restarted by itself is booting again; it stays who it is. */
+export function noteRestart(context: QemuContext, id: string): Promise<VmRecord> {
+  const signal = AbortSignal.timeout(60_000);
+  return operate(context, { ref: id, action: "exec", signal }, (vm) =>
+    vm.write({ ...vm.record, guest: vm.record.hasAgent ? "booting" : "unknown" }),
+  );
+}
+
+export const diskTrouble = "its disk cannot be written, the host's may be full; make room and resume it";
+
+/** QEMU froze the guest rather than tell it that its disk is broken; `resume` makes it try again. */
+export function noteDiskTrouble(context: QemuContext, id: string): Promise<VmRecord> {
+  const signal = AbortSignal.timeout(60_000);
+  return operate(context, { ref: id, action: "pause", signal }, (vm) =>
+    vm.write({ ...vm.record, state: "paused", trouble: diskTrouble }),
+  );
+}
+
+export async function removeVm(context: QemuContext, ref: string, options: RemoveVmOptions): Promise<void> {
+  const stored = await context.store.find(ref);
+  if (stored.kind === "damaged") return removeDamaged(context, stored.id, options);
+  const action = options.force ? "removeByForce" : "remove";
+  await operate(
+    context,
+    { ref: stored.id, action, signal: options.signal },
+    async ({ record, directory }) => {
+      // Struck out together with the directory; when we die before, the next one goes through with it.
+      await withIntent(directory, { kind: "remove" }, async () => {
+        if (record.process && isAlive(record.process)) await killQemu(record.process);
+        await unmake(context, record.id);
+      });
+    },
+  );
+}
+
+/** Nothing is known about it but where it lies and what its process is called. */
+async function removeDamaged(context: QemuContext, id: string, options: RemoveVmOptions): Promise<void> {
+  if (!options.force)
+    throw new Fault("conflict", `the state file of VM ${id} is damaged; it is removed only by force`);
+  using _lock = await context.store.lock(id, options);
+  await unmake(context, id);
+}

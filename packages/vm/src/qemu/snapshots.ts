@@ -1,0 +1,179 @@
+/** The snapshots of this backend, as the port offers them. */
+import { readFile, readdir, rm, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { createGzip } from "node:zlib";
+import { Fault, type Abortable } from "@cocoon/core";
+import { readArchive } from "../archive/read-archive.ts";
+import { writeArchive } from "../archive/write-archive.ts";
+import type {
+  ExportOptions,
+  ImportDirectoryOptions,
+  ImportOptions,
+  SaveOptions,
+  SnapshotFiles,
+  VmSnapshots,
+} from "../runtime.ts";
+import type { SaveReport, Snapshot } from "../snapshot.ts";
+import { copySparsely, linkOrCopy } from "../store/immutable-files.ts";
+import { snapshotDescriptionFile, snapshotRecordFile } from "../store/layout.ts";
+import { snapshotOf, type SnapshotWork, type StoredSnapshot } from "../store/snapshot-store.ts";
+import { envelopeOf, readEnvelope } from "../wire/snapshot-json.ts";
+import type { QemuContext } from "./context.ts";
+import { checkImported } from "./imported-files.ts";
+import { operate } from "./operate.ts";
+import { saveMachine, syncFiles } from "./save.ts";
+import { readSnapshotDescription } from "./snapshot-description.ts";
+
+export class QemuSnapshots implements VmSnapshots {
+  readonly #context: QemuContext;
+
+  constructor(context: QemuContext) {
+    this.#context = context;
+  }
+
+  async save(vmRef: string, options: SaveOptions): Promise<SaveReport> {
+    const began = performance.now();
+    const context = this.#context;
+    const name = options.name ?? "";
+    await using work = await context.snapshots.begin(name, options);
+    const outcome = await operate(
+      context,
+      { ref: vmRef, action: "save", signal: options.signal },
+      async (vm) => {
+        const request = { directory: work.directory, resume: options.resume ?? true, signal: options.signal };
+        const saved = await saveMachine(context, vm.record, request);
+        await vm.write({ ...saved.record, snapshotIds: [...saved.record.snapshotIds, work.id] });
+        return saved;
+      },
+    );
+    await syncFiles(work.directory);
+    const stored = await work.publish(
+      {
+        name,
+        ...(options.description ? { description: options.description } : {}),
+        createdAt: context.now().toISOString(),
+        vmId: outcome.record.id,
+      },
+      outcome.description,
+    );
+    const { pausedMs, dirtyBytes } = outcome;
+    return { snapshot: await snapshotOf(stored), pausedMs, dirtyBytes, tookMs: performance.now() - began };
+  }
+
+  async list(options: Abortable & { readonly vmRef?: string }): Promise<readonly Snapshot[]> {
+    const vm = options.vmRef === undefined ? undefined : await this.#context.store.find(options.vmRef);
+    const all = await this.#context.snapshots.list();
+    return Promise.all(all.filter(({ record }) => !vm || record.vmId === vm.id).map(snapshotOf));
+  }
+
+  async inspect(ref: string, _options: Abortable): Promise<Snapshot> {
+    return snapshotOf(await this.#context.snapshots.find(ref));
+  }
+
+  async remove(ref: string, options: Abortable): Promise<void> {
+    await this.#context.snapshots.remove(ref, options);
+  }
+
+  async export(ref: string, options: ExportOptions): Promise<Readable> {
+    const view = await this.#openView(ref, options);
+    const source = {
+      envelope: view.envelope,
+      files: view.files,
+      modifiedAt: new Date(view.snapshot.createdAt),
+    };
+    async function* bytes(): AsyncGenerator<Buffer, void, void> {
+      try {
+        yield* writeArchive(source, options);
+      } finally {
+        await view[Symbol.asyncDispose]();
+      }
+    }
+    const plain = Readable.from(bytes(), { objectMode: false });
+    if (!options.gzip) return plain;
+    const zipped = createGzip();
+    plain.once("error", (error) => zipped.destroy(error));
+    zipped.once("close", () => plain.destroy());
+    return plain.pipe(zipped);
+  }
+
+  async import(archive: Readable, options: ImportOptions): Promise<Snapshot> {
+    await using work = await this.#context.snapshots.begin(options.name ?? "", options);
+    const text = await readArchive(archive, work.directory, options);
+    return await this.#finishImport(work, text, options);
+  }
+
+  async importDirectory(directory: string, options: ImportDirectoryOptions): Promise<Snapshot> {
+    const text = await readFile(join(directory, snapshotRecordFile), "utf8").catch((error: unknown) => {
+      throw new Fault("invalid", "invalid snapshot archive: snapshot.json not found", { cause: error });
+    });
+    await using work = await this.#context.snapshots.begin(options.name ?? "", options);
+    for (const entry of await readdir(directory, { withFileTypes: true })) {
+      if (!entry.isFile() || entry.name === snapshotRecordFile) continue;
+      const [source, target] = [join(directory, entry.name), join(work.directory, entry.name)];
+      if (options.consume) await linkOrCopy(source, target);
+      else await copySparsely(source, target, options);
+    }
+    const snapshot = await this.#finishImport(work, text, options);
+    if (options.consume) await rm(directory, { recursive: true, force: true });
+    return snapshot;
+  }
+
+  async withFiles<T>(ref: string, use: (files: SnapshotFiles) => Promise<T>, options: Abortable): Promise<T> {
+    await using view = await this.#openView(ref, options);
+    return await use(view);
+  }
+
+  async #finishImport(work: SnapshotWork, text: string, options: ImportOptions): Promise<Snapshot> {
+    const envelope = readEnvelope(text);
+    const description = readSnapshotDescription(await readDescription(work.directory));
+    await rm(join(work.directory, snapshotDescriptionFile));
+    await checkImported(work.directory, description);
+    await syncFiles(work.directory);
+    const name = options.name ?? envelope.name;
+    const note = options.description ?? envelope.description;
+    if (options.name === undefined) await work.claimName(name, options);
+    const record = {
+      name,
+      ...(note ? { description: note } : {}),
+      createdAt: this.#context.now().toISOString(),
+    };
+    return snapshotOf(await work.publish(record, description));
+  }
+
+  /** A directory of links to the snapshot's files: it stays whatever happens to the snapshot. */
+  async #openView(ref: string, options: Abortable): Promise<SnapshotFiles & AsyncDisposable> {
+    const stored = await this.#context.snapshots.find(ref);
+    const work = await this.#context.snapshots.begin("", options);
+    try {
+      const files = await linkAll(stored, work.directory);
+      const snapshot = await snapshotOf(stored);
+      const envelope = envelopeOf(snapshot);
+      return { snapshot, envelope, files, [Symbol.asyncDispose]: () => work[Symbol.asyncDispose]() };
+    } catch (error) {
+      await work[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+}
+
+async function linkAll(stored: StoredSnapshot, directory: string): Promise<SnapshotFiles["files"]> {
+  const names = [...Object.keys(stored.description.files), snapshotDescriptionFile].sort();
+  const files: SnapshotFiles["files"][number][] = [];
+  for (const name of names) {
+    const path = join(directory, name);
+    await linkOrCopy(join(stored.directory, name), path);
+    files.push({ name, path, sizeBytes: (await stat(path)).size, mode: 0o644 });
+  }
+  return files;
+}
+
+async function readDescription(directory: string): Promise<string> {
+  try {
+    return await readFile(join(directory, snapshotDescriptionFile), "utf8");
+  } catch (error) {
+    throw new Fault("invalid", `invalid snapshot archive: ${snapshotDescriptionFile} not found`, {
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,153 @@
+/** Sleep and wake through annotations, with the kubelet killed between every two steps. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { eventually, sharedControlPlane } from "@cocoon/testkit";
+import { machinePod, openWorld, runMachine, type TestVk, type World } from "./test-vk.ts";
+
+const cluster = await sharedControlPlane();
+const hibernate = "vm.cocoonstack.io/hibernate";
+const timeoutMs = 60_000;
+
+async function lifecycle(world: World, pod: string): Promise<string> {
+  return (await world.pod(pod))?.metadata.annotations["vm.cocoonstack.io/lifecycle-state"] ?? "";
+}
+
+async function reaches(world: World, pod: string, state: string): Promise<void> {
+  await eventually(async () => assert.equal(await lifecycle(world, pod), state), { timeoutMs });
+}
+
+/** Copies of the machine that exist anywhere: VMs on hosts, and the one that sleeps. Never none, never two that run. */
+async function census(world: World, nodes: readonly TestVk[], vmName: string) {
+  const guests = nodes
+    .flatMap((node) => [...node.host.guests.values()])
+    .filter(({ vm }) => vm.name === vmName);
+  return {
+    guests: guests.length,
+    running: guests.filter(({ vm }) => vm.state === "running").length,
+    asleep: (await world.tagged(vmName, "hibernate")) !== undefined,
+  };
+}
+
+async function bootMachine(world: World, node: TestVk): Promise<string> {
+  const vmName = `vk-${world.namespace.name}-demo`;
+  await world.apply(machinePod("demo", node.name, runMachine(vmName)));
+  await reaches(world, "demo", "ready");
+  return vmName;
+}
+
+test("a machine sleeps with its seat kept, and wakes where it was", async () => {
+  await using world = await openWorld(cluster);
+  const node = await world.newNode();
+  const vmName = await bootMachine(world, node);
+  const { soul } = node.host.guest(vmName);
+  node.host.guest(vmName).count = 41;
+
+  await world.annotate("demo", `${hibernate}=true`);
+  await reaches(world, "demo", "hibernated");
+  assert.deepEqual(await census(world, [node], vmName), { guests: 0, running: 0, asleep: true });
+  await eventually(async () => {
+    const pod = await world.pod("demo");
+    assert.equal(pod?.status.phase, "Running");
+    assert.equal(pod.status.podIP, undefined);
+    assert.equal(pod.metadata.annotations["vm.cocoonstack.io/id"], undefined);
+    const ready = pod.status.conditions.find((each) => each.type === "Ready");
+    assert.deepEqual([ready?.status, ready?.reason], ["False", "Hibernated"]);
+    assert.equal(pod.status.containerStatuses?.[0]?.state["waiting"]?.reason, "Hibernated");
+  });
+  const shown = await cluster.kubectl(["get", "pod", "demo", "-n", world.namespace.name]);
+  assert.match(shown.stdout, /Hibernated/);
+
+  await world.annotate("demo", `${hibernate}-`);
+  await reaches(world, "demo", "ready");
+  assert.equal(node.host.guest(vmName).soul, soul);
+  assert.equal(node.host.guest(vmName).count, 41);
+  await eventually(async () =>
+    assert.deepEqual(await census(world, [node], vmName), { guests: 1, running: 1, asleep: false }),
+  );
+  await eventually(async () => {
+    const { annotations = {} } = (await world.pod("demo"))?.metadata ?? {};
+    assert.equal(annotations["vm.cocoonstack.io/snapshot-digest"], undefined);
+  });
+  assert.deepEqual([...node.host.snapshots.keys()], [], "nothing is left on the host");
+});
+
+const sleepSteps = ["announce", "save", "push", "record", "clearId", "remove", "seal", "settled"];
+const wakeSteps = ["announce", "restore", "settled", "dropTag", "clearDigest"];
+
+for (const step of sleepSteps)
+  test(`killed before "${step}" on the way to sleep: never lost, never two`, async () => {
+    await using world = await openWorld(cluster);
+    const node = await world.newNode();
+    const vmName = await bootMachine(world, node);
+    const { soul } = node.host.guest(vmName);
+    node.host.guest(vmName).count = 7;
+    const killed = node.killBefore(step);
+    await world.annotate("demo", `${hibernate}=true`);
+    await killed;
+    const between = await census(world, [node], vmName);
+    assert.ok(between.guests === 1 || between.asleep, `lost: ${JSON.stringify(between)}`);
+    await node.start();
+    await reaches(world, "demo", "hibernated");
+    assert.deepEqual(await census(world, [node], vmName), { guests: 0, running: 0, asleep: true });
+    await world.annotate("demo", `${hibernate}-`);
+    await reaches(world, "demo", "ready");
+    const woken = node.host.guest(vmName);
+    assert.deepEqual([woken.soul, woken.count], [soul, 7]);
+  });
+
+for (const step of wakeSteps)
+  test(`killed before "${step}" on the way to wake: never lost, never two`, async () => {
+    await using world = await openWorld(cluster);
+    const node = await world.newNode();
+    const vmName = await bootMachine(world, node);
+    const { soul } = node.host.guest(vmName);
+    node.host.guest(vmName).count = 9;
+    await world.annotate("demo", `${hibernate}=true`);
+    await reaches(world, "demo", "hibernated");
+    const killed = node.killBefore(step);
+    await world.annotate("demo", `${hibernate}-`);
+    await killed;
+    const between = await census(world, [node], vmName);
+    assert.ok(between.guests === 1 || between.asleep, `lost: ${JSON.stringify(between)}`);
+    await node.start();
+    await reaches(world, "demo", "ready");
+    const woken = node.host.guest(vmName);
+    assert.deepEqual([woken.soul, woken.count], [soul, 9]);
+    await eventually(async () =>
+      assert.deepEqual(await census(world, [node], vmName), { guests: 1, running: 1, asleep: false }),
+    );
+  });
+
+test("woken, run on, deleted and made again: never the old state", async () => {
+  await using world = await openWorld(cluster);
+  const node = await world.newNode();
+  const vmName = await bootMachine(world, node);
+  const { soul } = node.host.guest(vmName);
+  await world.annotate("demo", `${hibernate}=true`);
+  await reaches(world, "demo", "hibernated");
+  await world.annotate("demo", `${hibernate}-`);
+  await reaches(world, "demo", "ready");
+  await cluster.kubectl(["delete", "pod", "demo", "-n", world.namespace.name, "--timeout=60s"]);
+  assert.equal(await world.tagged(vmName, "hibernate"), undefined);
+  await bootMachine(world, node);
+  assert.notEqual(node.host.guest(vmName).soul, soul);
+});
+
+test("a registry that is away: hibernation waits and says so, nothing is destroyed, the guest goes on", async () => {
+  await using world = await openWorld(cluster);
+  const node = await world.newNode();
+  const vmName = await bootMachine(world, node);
+  await world.server.stop();
+  await world.annotate("demo", `${hibernate}=true`);
+  await eventually(
+    async () => {
+      const { annotations = {} } = (await world.pod("demo"))?.metadata ?? {};
+      assert.notEqual(annotations["vm.cocoonstack.io/lifecycle-state-message"] ?? "", "");
+    },
+    { timeoutMs },
+  );
+  assert.equal(node.host.guest(vmName).vm.state, "running");
+  await world.annotate("demo", `${hibernate}-`);
+  await reaches(world, "demo", "ready");
+  assert.equal(node.host.guest(vmName).vm.state, "running");
+});

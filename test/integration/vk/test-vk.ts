@@ -1,0 +1,239 @@
+/** vk-cocoon on a real API server and a real registry, with VMs in memory; it can be killed between two steps. */
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { issueCertificate } from "@cocoon/controlplane";
+import { aborted, silentLogger } from "@cocoon/core";
+import { openKubeClient } from "@cocoon/kube";
+import { fixedCredential, openRegistry, type Registry } from "@cocoon/oci";
+import { startRegistry, type RunningRegistry } from "@cocoon/registry";
+import { temporaryDirectory, type TestCluster, type TestNamespace } from "@cocoon/testkit";
+import type { VmRuntime } from "@cocoon/vm";
+import { startVk, type RunningVk, type VkOptions } from "@cocoon/vk";
+import { FakeHost, fakeRuntime } from "./fake-host.ts";
+
+export interface World extends AsyncDisposable {
+  readonly cluster: TestCluster;
+  readonly namespace: TestNamespace;
+  readonly registry: Registry;
+  readonly server: RunningRegistry;
+  /** With VMs in memory, or on the runtime given. */
+  newNode(options?: { readonly runtime?: () => Promise<VmRuntime> }): Promise<TestVk>;
+  pod(name: string): Promise<PodView | undefined>;
+  apply(pod: object): Promise<void>;
+  annotate(pod: string, ...changes: string[]): Promise<void>;
+  tagged(vmName: string, tag: string): Promise<string | undefined>;
+}
+
+export interface PodView {
+  readonly metadata: {
+    readonly uid: string;
+    readonly annotations: Readonly<Record<string, string>>;
+    readonly deletionTimestamp?: string;
+  };
+  readonly status: {
+    readonly phase: string;
+    readonly podIP?: string;
+    readonly reason?: string;
+    readonly conditions: readonly {
+      readonly type: string;
+      readonly status: string;
+      readonly reason?: string;
+    }[];
+    readonly containerStatuses?: readonly {
+      readonly restartCount: number;
+      readonly state: Readonly<Record<string, { readonly reason?: string }>>;
+    }[];
+  };
+}
+
+/** One host with its kubelet, which can be killed and started again. */
+export interface TestVk {
+  readonly name: string;
+  readonly host: FakeHost;
+  /** Called before each step; a kill here never lets the step happen. */
+  beforeStep: (vmName: string, step: string) => Promise<void>;
+  readonly steps: string[];
+  start(): Promise<void>;
+  /** As SIGKILL does: what is under way stops where it is. */
+  kill(): Promise<void>;
+  /** Kills it, for ever blocked, when this step comes. */
+  killBefore(step: string): Promise<void>;
+}
+
+export async function openWorld(cluster: TestCluster): Promise<World> {
+  const stack = new AsyncDisposableStack();
+  await letApiServerIn(cluster);
+  const namespace = stack.use(await cluster.newNamespace());
+  const server = stack.use(await startRegistry({ storage: { kind: "memory" } }));
+  const token = await server.createToken({ name: "test" });
+  const credentials = fixedCredential({ kind: "bearer", token });
+  const open = () => openRegistry({ address: server.url, credentials });
+  const registry = stack.use(open());
+  const kubectl = async (args: readonly string[], input?: string) => {
+    const done = await cluster.kubectl([...args, "-n", namespace.name], input === undefined ? {} : { input });
+    assert.equal(done.code, 0, done.stderr);
+    return done.stdout;
+  };
+  return {
+    cluster,
+    namespace,
+    registry,
+    server,
+    newNode: async ({ runtime } = {}) => {
+      const name = `vk-${randomBytes(4).toString("hex")}`;
+      const node = await makeNode({ cluster, name, stack, registry: open, ...(runtime ? { runtime } : {}) });
+      await node.start();
+      return node;
+    },
+    pod: async (name) => {
+      const text = await kubectl(["get", "pod", name, "--ignore-not-found", "-o", "json"]);
+      return text === "" ? undefined : (JSON.parse(text) as PodView);
+    },
+    apply: async (pod) => void (await kubectl(["apply", "-f", "-"], JSON.stringify(pod))),
+    annotate: async (pod, ...changes) =>
+      void (await kubectl(["annotate", "--overwrite", "pod", pod, ...changes])),
+    tagged: async (vmName, tag) =>
+      (await registry.repository(vmName).headManifest(tag, { signal: AbortSignal.timeout(10_000) }))?.digest,
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+/** What an installer grants once: the API server may use the kubelets' API. */
+async function letApiServerIn(cluster: TestCluster): Promise<void> {
+  const binding = {
+    apiVersion: "rbac.authorization.k8s.io/v1",
+    kind: "ClusterRoleBinding",
+    metadata: { name: "cocoon:kube-apiserver-kubelet-client" },
+    roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "system:kubelet-api-admin" },
+    subjects: [
+      { apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "kube-apiserver-kubelet-client" },
+    ],
+  };
+  const applied = await cluster.kubectl(["apply", "-f", "-"], { input: JSON.stringify(binding) });
+  assert.equal(applied.code, 0, applied.stderr);
+}
+
+interface NodeParts {
+  readonly cluster: TestCluster;
+  readonly name: string;
+  readonly stack: AsyncDisposableStack;
+  readonly registry: () => Registry;
+  readonly runtime?: () => Promise<VmRuntime>;
+}
+
+async function makeNode({ cluster, name, stack, registry, runtime }: NodeParts): Promise<TestVk> {
+  const directory = stack.use(await temporaryDirectory());
+  const host = new FakeHost(directory.path);
+  const [certificate, key] = await Promise.all([
+    readFile(`${cluster.layout.pki}/ca.crt`, "utf8"),
+    readFile(`${cluster.layout.pki}/ca.key`, "utf8"),
+  ]);
+  const serving = await issueCertificate(
+    { certificate, key },
+    { commonName: name, usage: "server", hosts: ["127.0.0.1"] },
+  );
+  const api = {
+    host: "127.0.0.1",
+    port: 0,
+    tls: { cert: serving.certificate, key: serving.key, ca: certificate },
+  };
+  let current: { readonly vk: RunningVk; readonly parts: AsyncDisposableStack } | undefined;
+  const node: TestVk = {
+    name,
+    host,
+    steps: [],
+    beforeStep: async () => undefined,
+    start: async () => {
+      const parts = new AsyncDisposableStack();
+      const life = new AbortController();
+      const { signal } = life;
+      const client = parts.use(await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal }));
+      const oci = parts.use(registry());
+      const options: VkOptions = {
+        client,
+        runtime: runtime ? parts.use(await runtime()) : fakeRuntime(host),
+        signal,
+        api,
+        log: silentLogger,
+        orphanPolicy: "alert",
+        node: nodeSettings(name, directory.path),
+        registry: { client: oci, format: "v2", stagingDirectory: `${directory.path}/staging` },
+        probeTimes: { firstMs: 20, growth: 1.5, maxMs: 200, readyMs: 500, failures: 3 },
+        restartPauseMs: 100,
+        beforeStep: async (vmName, step) => {
+          node.steps.push(step);
+          await node.beforeStep(vmName, step);
+          signal.throwIfAborted();
+        },
+      };
+      const vk = parts.use(await startVk(options));
+      parts.defer(() => life.abort());
+      current = { vk, parts };
+    },
+    kill: async () => {
+      const ending = current;
+      current = undefined;
+      await ending?.parts.disposeAsync();
+    },
+    killBefore: (step) => {
+      const killed = Promise.withResolvers<void>();
+      node.beforeStep = async (_vmName, next) => {
+        if (next !== step) return;
+        node.beforeStep = async () => undefined;
+        killed.resolve(node.kill());
+        await aborted(AbortSignal.timeout(100));
+        throw new Error("killed");
+      };
+      return killed.promise;
+    },
+  };
+  stack.defer(() => node.kill());
+  stack.defer(async () => void (await cluster.kubectl(["delete", "node", name, "--wait=false"])));
+  return node;
+}
+
+function nodeSettings(name: string, rootDirectory: string): VkOptions["node"] {
+  return {
+    name,
+    ip: "127.0.0.1",
+    pool: "default",
+    providerId: "",
+    cpuClass: "",
+    rootDirectory,
+    reservePercent: 0,
+    pods: 200,
+    cpu: "64",
+    memory: "64Gi",
+    storage: "100Gi",
+    hugepages: undefined,
+  };
+}
+
+export function machinePod(
+  name: string,
+  node: string,
+  annotations: Readonly<Record<string, string>>,
+): Record<string, unknown> {
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name, annotations },
+    spec: {
+      nodeName: node,
+      tolerations: [{ operator: "Exists" }],
+      containers: [{ name: "agent", image: "demo" }],
+    },
+  };
+}
+
+/** A managed machine that boots from an image. */
+export function runMachine(vmName: string): Record<string, string> {
+  return {
+    "vm.cocoonstack.io/name": vmName,
+    "cocoonset.cocoonstack.io/managed": "true",
+    "cocoonset.cocoonstack.io/mode": "run",
+    "cocoonset.cocoonstack.io/image": "https://images.test/demo.img",
+    "cocoonset.cocoonstack.io/generation": "3",
+  };
+}

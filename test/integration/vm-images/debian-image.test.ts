@@ -1,0 +1,58 @@
+/** A Debian as others publish it: boot loader, systemd, cloud-init, sshd. What the small demo image cannot show. */
+import assert from "node:assert/strict";
+import { before, test } from "node:test";
+import { eventually, tier } from "@cocoon/testkit";
+import { debianImageName, type BootableImage } from "@cocoon/vm";
+import { bootGuest, runIn, testLibrary } from "./boot-guest.ts";
+
+const library = testLibrary();
+const signal = AbortSignal.timeout(1_800_000);
+let image: BootableImage;
+
+const skip = tier() === "small" && "builds and boots a whole Debian, minutes under emulation: see test:full";
+
+before(async () => {
+  if (skip) return;
+  await library.pull(debianImageName, { signal });
+  image = await library.resolve(debianImageName, { signal });
+});
+
+test(
+  "systemd and cloud-init take the seed: name, key, environment, network, a grown disk",
+  { skip },
+  async () => {
+    assert.equal(image.kernel, undefined, "it boots by its own boot loader");
+    const facts = { login: { sshKeys: ["ssh-ed25519 AAAATEST me"], env: { GREETING: 'say "hi"' } } };
+    await using guest = await bootGuest({
+      library,
+      image,
+      signal,
+      memoryMiB: 512,
+      storageBytes: 3 * 2 ** 30,
+      facts,
+    });
+    await using agent = await guest.openAgent();
+    const run = async (script: string) =>
+      (await runIn(agent, { argv: ["sh", "-c", script] }, signal)).stdout.trim();
+    // The agent answers long before cloud-init is through. Its own command would start Python once more to tell.
+    await eventually(
+      async () => assert.match(await run("cat /run/cloud-init/result.json"), /"errors": \[\]/),
+      {
+        timeoutMs: 1_200_000,
+        intervalMs: 2_000,
+        signal,
+      },
+    );
+    assert.equal(await run("hostname"), "guest-one");
+    assert.match(await run("cat /etc/machine-id"), /^[0-9a-f]{32}$/);
+    assert.match(await run("cat /root/.ssh/authorized_keys"), /AAAATEST/);
+    assert.equal(await run("grep GREETING /etc/environment"), 'GREETING="say \\"hi\\""');
+    assert.match(await run("ip -4 addr show eth0"), /inet 10\.0\.2\.15\/24/);
+    assert.match(await run("ip route"), /default via 10\.0\.2\.2/);
+    assert.equal(await run("systemctl is-active ssh cocoon-agent"), "active\nactive");
+    const kilobytes = Number(/(\d+)\s+\d+\s+\d+\s+\d+% \/$/m.exec(await run("df -k /"))?.[1]);
+    assert.ok(kilobytes > 2.7 * 2 ** 20, `the root file system has ${kilobytes} KiB`);
+    await agent.request({ t: "shutdown", mode: "poweroff" }, { signal });
+    await guest.exited;
+  },
+);

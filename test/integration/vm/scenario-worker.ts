@@ -1,0 +1,109 @@
+/**
+ * One machine's life in a process of its own, so that the process can have other rights or another disk. Prints what
+ * it saw as one JSON line.
+ *
+ *   node scenario-worker.ts life|full ROOT IMAGES
+ */
+import { rm, statfs, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { messageOf, isFault } from "@cocoon/core";
+import {
+  demoImageName,
+  openImageLibrary,
+  openQemuRuntime,
+  openUserNetwork,
+  type VmRuntime,
+} from "@cocoon/vm";
+
+const [scenario = "life", root = "", images = ""] = process.argv.slice(2);
+const mebibyte = 1024 * 1024;
+const signal = AbortSignal.timeout(240_000);
+const machine = { image: demoImageName, cpus: 1, memoryBytes: 128 * mebibyte, storageBytes: 256 * mebibyte };
+
+async function open(): Promise<VmRuntime> {
+  const network = await openUserNetwork({ directory: join(root, "network"), firstFreePort: 1024 });
+  return openQemuRuntime({
+    rootDirectory: root,
+    images: openImageLibrary({ directory: images }),
+    networks: new Map([["user", network]]),
+    path: process.env["PATH"] ?? "",
+    signal,
+  });
+}
+
+async function exitCode(runtime: VmRuntime, ref: string, argv: readonly string[]): Promise<number> {
+  await using program = await runtime.exec(ref, { argv }, { signal });
+  program.stdout.resume();
+  program.stderr.resume();
+  return (await program.exited).code;
+}
+
+/** Boots, saves, clones, runs a program in both, removes all. */
+async function life(): Promise<Record<string, unknown>> {
+  await using runtime = await open();
+  const source = await runtime.run({ ...machine, name: "source" }, { signal });
+  await runtime.waitReady(source.id, { signal });
+  const { snapshot } = await runtime.snapshots.save(source.id, { name: "saved", signal });
+  const clone = await runtime.clone({ name: "clone", snapshot: snapshot.id }, { signal });
+  await runtime.waitReady(clone.id, { signal });
+  const codes = [await exitCode(runtime, source.id, ["true"]), await exitCode(runtime, clone.id, ["true"])];
+  const files = await runtime.snapshots.withFiles(
+    snapshot.id,
+    (view) => Promise.resolve(view.files.map(({ name }) => name)),
+    { signal },
+  );
+  const modes = { uid: process.getuid?.(), pids: [source.pid, clone.pid] };
+  for (const vm of await runtime.list({ signal })) await runtime.remove(vm.id, { force: true, signal });
+  await runtime.snapshots.remove(snapshot.id, { signal });
+  return { codes, files, ...modes };
+}
+
+/** Saves until the disk is full; the guest must go on, and nothing half made may stay. */
+async function full(): Promise<Record<string, unknown>> {
+  await using runtime = await open();
+  const vm = await runtime.run({ ...machine, name: "hungry" }, { signal });
+  await runtime.waitReady(vm.id, { signal });
+  let saves = 0;
+  let refused: { code: string; text: string } | undefined;
+  while (!refused && saves < 50) {
+    try {
+      await runtime.snapshots.save(vm.id, { name: `save-${saves}`, signal });
+      saves += 1;
+    } catch (error) {
+      refused = { code: isFault(error) ? error.code : "none", text: messageOf(error) };
+    }
+  }
+  const listed = (await runtime.snapshots.list({ signal })).length;
+  for (const each of await runtime.snapshots.list({ signal }))
+    await runtime.snapshots.remove(each.id, { signal });
+  const answered = await exitCode(runtime, vm.id, ["true"]);
+  const starved = await starve(runtime, vm.id);
+  const { state } = await runtime.inspect(vm.id, { signal });
+  await runtime.remove(vm.id, { force: true, signal });
+  return { saves, refused, listed, answered, starved, state };
+}
+
+/** The guest itself fills the host's disk: it is frozen, and goes on where it was once there is room. */
+async function starve(runtime: VmRuntime, id: string): Promise<Record<string, unknown>> {
+  const ballast = join(root, "ballast");
+  const { bavail, bsize } = await statfs(root);
+  await writeFile(ballast, Buffer.alloc(bavail * bsize - 20 * mebibyte, 1));
+  await using program = await runtime.exec(
+    id,
+    { argv: ["sh", "-c", "head -c 60000000 /dev/urandom > /root/big; sync; echo wrote"] },
+    { signal },
+  );
+  let trouble = "";
+  for await (const event of runtime.watch({ signal })) {
+    if (event.kind !== "paused") continue;
+    trouble = event.vm.trouble ?? "";
+    break;
+  }
+  await rm(ballast);
+  await runtime.resume(id, { signal });
+  const [text, exit] = await Promise.all([program.stdout.toArray(), program.exited]);
+  return { trouble, text: String(text).trim(), code: exit.code };
+}
+
+const result = scenario === "full" ? await full() : await life();
+process.stdout.write(`${JSON.stringify(result)}\n`);

@@ -1,0 +1,143 @@
+/** Other circumstances than the usual ones: pages that cannot be read, a screen, no privilege, a full disk. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { chown, cp, mkdir, readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+import { temporaryDirectory } from "@cocoon/testkit";
+import { demoImageName, openImageLibrary } from "@cocoon/vm";
+import { imageDirectory, leftoversIn, openQemuHarness } from "./qemu-harness.ts";
+
+const run = promisify(execFile);
+const { signal } = new AbortController();
+const ready = () => AbortSignal.timeout(180_000);
+const worker = join(import.meta.dirname, "scenario-worker.ts");
+
+test(
+  "where pages cannot be read, a machine is saved as a stream and goes on from it",
+  { timeout: 600_000 },
+  async () => {
+    await using harness = await openQemuHarness({ signal, readPages: false });
+    const { runtime } = harness;
+    const vm = await runtime.run({ name: "streamed", image: harness.image, ...harness.small }, { signal });
+    await runtime.waitReady(vm.id, { signal: ready() });
+    await using _left = await runtime.exec(
+      vm.id,
+      { argv: ["sh", "-c", "echo remembered > /run/fact"] },
+      { signal },
+    );
+    const { snapshot } = await runtime.snapshots.save(vm.id, { signal });
+    const files = await runtime.snapshots.withFiles(snapshot.id, (view) => Promise.resolve(view.files), {
+      signal,
+    });
+    const names = files.map(({ name }) => name);
+    assert.ok(names.includes("machine-stream") && !names.includes("memory-ranges"), names.join(" "));
+    const clone = await runtime.clone({ name: "from-stream", snapshot: snapshot.id }, { signal });
+    await runtime.waitReady(clone.id, { signal: ready() });
+    for (const ref of [vm.id, clone.id]) {
+      await using program = await runtime.exec(ref, { argv: ["cat", "/run/fact"] }, { signal });
+      assert.equal(String(await program.stdout.toArray()), "remembered\n");
+    }
+    for (const each of [vm, clone]) await runtime.remove(each.id, { force: true, signal });
+    await runtime.snapshots.remove(snapshot.id, { signal });
+    assert.deepEqual(await leftoversIn(harness.root), []);
+  },
+);
+
+test(
+  "a machine with a screen shows it, also after it was saved and cloned",
+  { timeout: 600_000 },
+  async () => {
+    await using harness = await openQemuHarness({ signal });
+    const { runtime } = harness;
+    const spec = { name: "desktop", image: harness.image, ...harness.small, display: true };
+    const vm = await runtime.run(spec, { signal });
+    await runtime.waitReady(vm.id, { signal: ready() });
+    const { snapshot } = await runtime.snapshots.save(vm.id, { signal });
+    const clone = await runtime.clone({ name: "desktop-two", snapshot: snapshot.id }, { signal });
+    await runtime.waitReady(clone.id, { signal: ready() });
+    for (const ref of [vm.id, clone.id]) {
+      const screen = await runtime.openDisplay(ref, { signal });
+      const [greeting] = (await screen.take(1).toArray()) as Buffer[];
+      assert.match(String(greeting), /^RFB 003\.008/);
+      screen.destroy();
+    }
+    for (const each of [vm, clone]) await runtime.remove(each.id, { force: true, signal });
+    await runtime.snapshots.remove(snapshot.id, { signal });
+    assert.deepEqual(await leftoversIn(harness.root), []);
+  },
+);
+
+/** A copy of the images that belongs to somebody else. */
+async function imagesFor(directory: string, uid: number): Promise<string> {
+  await openImageLibrary({ directory: imageDirectory() }).pull(demoImageName, { signal });
+  const target = join(directory, "images");
+  await cp(imageDirectory(), target, { recursive: true });
+  await run("chown", ["-R", `${uid}:${uid}`, directory]);
+  return target;
+}
+
+test("everything works without privilege", { timeout: 600_000 }, async () => {
+  await using directory = await temporaryDirectory();
+  const nobody = 65_534;
+  const asRoot = process.getuid?.() === 0;
+  const uid = asRoot ? nobody : (process.getuid?.() ?? nobody);
+  const images = await imagesFor(directory.path, uid);
+  const root = join(directory.path, "root");
+  await mkdir(root);
+  if (asRoot) await chown(root, uid, uid);
+  const drop = asRoot
+    ? ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups", "--no-new-privs"]
+    : [];
+  const [command, ...args] = [...drop, process.execPath, worker, "life", root, images];
+  const { stdout } = await run(command, args, {
+    timeout: 300_000,
+    env: { PATH: process.env["PATH"], HOME: directory.path },
+  });
+  const seen = JSON.parse(stdout) as { uid: number; codes: number[]; files: string[] };
+  assert.equal(seen.uid, uid);
+  assert.deepEqual(seen.codes, [0, 0]);
+  assert.ok(seen.files.includes("memory-ranges"), "pages can be read without privilege");
+  assert.deepEqual(await leftoversIn(root), []);
+});
+
+test(
+  "a full disk refuses a save, freezes a guest that fills it, and both go on once there is room",
+  { timeout: 600_000 },
+  async () => {
+    await using directory = await temporaryDirectory();
+    await openImageLibrary({ directory: imageDirectory() }).pull(demoImageName, { signal });
+    // A small file system that exists only for the worker.
+    const script = `mount -t tmpfs -o size=360m,mode=700 none "$1" && exec "$2" "$3" full "$1" "$4"`;
+    const root = join(directory.path, "root");
+    await mkdir(root);
+    const args = [
+      "--mount",
+      "--map-root-user",
+      "sh",
+      "-c",
+      script,
+      "sh",
+      root,
+      process.execPath,
+      worker,
+      imageDirectory(),
+    ];
+    const { stdout } = await run("unshare", args, { timeout: 300_000 });
+    const seen = JSON.parse(stdout) as {
+      saves: number;
+      refused: { code: string; text: string };
+      listed: number;
+      answered: number;
+      starved: { trouble: string; text: string; code: number };
+      state: string;
+    };
+    assert.equal(seen.refused.code, "outOfSpace", JSON.stringify(seen.refused));
+    assert.equal(seen.listed, seen.saves);
+    assert.deepEqual([seen.state, seen.answered], ["running", 0]);
+    assert.match(seen.starved.trouble, /make room and resume/);
+    assert.deepEqual([seen.starved.text, seen.starved.code], ["wrote", 0]);
+    assert.deepEqual(await readdir(root), []);
+  },
+);
