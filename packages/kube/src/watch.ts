@@ -181,7 +181,6 @@ class Watcher<T extends KubeObject> {
   /** The list goes over into the watch, on the same connection. */
   async *#streamedList(): Batches<T> {
     yield this.#batch([{ kind: "relisting" }]);
-    this.#brokenStreams += 1; // until its end proves otherwise
     yield* this.#events({ sendInitialEvents: true, resourceVersionMatch: "NotOlderThan" });
   }
 
@@ -217,6 +216,7 @@ class Watcher<T extends KubeObject> {
       query: { watch: true, allowWatchBookmarks: true, timeoutSeconds, ...query },
       signal: this.#options.signal,
     });
+    if (this.#version === undefined) this.#brokenStreams += 1; // until its end proves otherwise
     const lines = new LineSplitter(this.#tuning.maxObjectBytes);
     const started = performance.now();
     yield* this.#read(stream, (chunk, batch) => {
