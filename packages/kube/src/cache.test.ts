@@ -6,6 +6,7 @@ import { configMaps } from "./builtin.ts";
 import type { ConfigMap } from "./builtin-objects.ts";
 import { openCaches, type CacheOptions, type Caches, type ObjectCache } from "./cache.ts";
 import type { CacheEvent } from "./cache-store.ts";
+import type { Source } from "./controller/index.ts";
 import type { KubeObject } from "./object.ts";
 import {
   bookmark,
@@ -303,6 +304,14 @@ test("waiting for a server that is away ends with the signal or with the cache",
   const waiting = assert.rejects(cache.synced({ signal }), { code: "unavailable" });
   await all[Symbol.asyncDispose]();
   await waiting;
+});
+
+test("a cache is a source for controllers", async () => {
+  await using all = caches(scriptedConnection(first, hang));
+  await using cache = all.open(configMaps);
+  const source: Source<ConfigMap> = cache; // the types fit, that is the test
+  await source.synced({ signal });
+  assert.equal(source.resourceVersion, "10");
 });
 
 test("a hanging watch does not keep a cache from closing", async () => {

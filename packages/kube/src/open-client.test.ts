@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import type { IncomingMessage } from "node:http";
+import { connect, type Socket } from "node:net";
 import { test } from "node:test";
-import { createRegistry, isFault, type FaultCode } from "@cocoon/core";
+import { createRegistry, isFault, startHttpServer, type FaultCode } from "@cocoon/core";
 import { eventually } from "@cocoon/testkit";
 import { configMaps, nodes, pods } from "./builtin.ts";
 import type { KubeObject } from "./object.ts";
@@ -75,6 +77,52 @@ test("each call has its method, path, body and content type", async () => {
     `PATCH ${pods1}/web?fieldManager=me&force=true application/apply-patch+yaml {}`,
     `DELETE ${pods1}/web application/json {"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"u"},"propagationPolicy":"Foreground"}`,
     'POST /apis/x?y=z application/json {"b":2}',
+  ]);
+});
+
+test("a server below a path, plain HTTP, and an HTTP proxy", async () => {
+  const paths: (string | undefined)[] = [];
+  await using server = await startFakeApiServer((request, response) => {
+    paths.push(request.url);
+    sendJson(response, 200, { metadata: {} });
+  });
+  const call = async (cluster: Record<string, unknown>) => {
+    await using client = await openKubeClient({ kubeconfig: await server.kubeconfig({ cluster }), signal });
+    await client.get(nodes, { name: "n" }, { signal });
+  };
+  await call({ server: `${server.url}/k8s/clusters/c-1/` });
+  await using plain = await startHttpServer({
+    name: "plain",
+    host: "127.0.0.1",
+    port: 0,
+    handler: (request, response) => {
+      paths.push(`plain ${request.url}`);
+      sendJson(response, 200, {});
+    },
+  });
+  await call({ server: plain.url });
+  await using proxy = await startHttpServer({
+    name: "proxy",
+    host: "127.0.0.1",
+    port: 0,
+    handler: () => assert.fail(),
+  });
+  proxy.server.on("connect", (request: IncomingMessage, socket: Socket) => {
+    paths.push(`connect ${request.url}`);
+    const { port } = new URL(server.url);
+    const upstream = connect(Number(port), "127.0.0.1", () => {
+      socket.write("HTTP/1.1 200 OK\r\n\r\n");
+      upstream.pipe(socket).pipe(upstream);
+    });
+    socket.on("error", () => upstream.destroy());
+    upstream.on("error", () => socket.destroy());
+  });
+  await call({ "proxy-url": proxy.url });
+  assert.deepEqual(paths, [
+    "/k8s/clusters/c-1/api/v1/nodes/n",
+    "plain /api/v1/nodes/n",
+    `connect ${new URL(server.url).host}`,
+    "/api/v1/nodes/n",
   ]);
 });
 

@@ -62,6 +62,7 @@ export class Transport implements AsyncDisposable {
   readonly #target: KubeTarget;
   readonly #credentials: Credentials;
   readonly #options: TransportOptions;
+  readonly #origin: string;
   readonly #prefix: string;
   readonly #retired = new Set<Connections>();
   #connections: Connections | undefined;
@@ -72,7 +73,9 @@ export class Transport implements AsyncDisposable {
     this.#target = target;
     this.#options = options;
     this.#credentials = new Credentials(target, options.log);
-    this.#prefix = new URL(target.cluster.server).pathname.replace(/\/$/, "");
+    const { origin, pathname } = new URL(target.cluster.server);
+    this.#origin = origin;
+    this.#prefix = pathname.replace(/\/$/, "");
   }
 
   /** Reads all credentials once, so that a mistake in them shows at the start. */
@@ -166,7 +169,7 @@ export class Transport implements AsyncDisposable {
     const { credential, signal, kind } = how;
     const headers = { ...credential.headers, ...request.headers, "user-agent": this.#options.userAgent };
     return this.#connect(credential.tls)[kind].request({
-      origin: new URL(this.#target.cluster.server).origin,
+      origin: this.#origin,
       method: request.method,
       path: this.#prefix + request.path,
       headers: headers as Record<string, string | string[]>,
@@ -230,7 +233,7 @@ export class Transport implements AsyncDisposable {
         uri: checkedProxy(cluster.proxyUrl, cluster.name),
         requestTls: secure,
       });
-    return new Pool(new URL(cluster.server).origin, {
+    return new Pool(this.#origin, {
       ...common,
       connect: { ...secure, timeout: connectTimeoutMs, keepAlive: true, keepAliveInitialDelay: 30_000 },
     });

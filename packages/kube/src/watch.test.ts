@@ -212,6 +212,15 @@ test("a server without streaming lists is asked for pages, at once and from then
   assert.equal(later.asked[3]?.query.has("sendInitialEvents"), false);
 });
 
+test("a server that is merely away does not lose its streaming lists", async () => {
+  const down: Answer = () => {
+    throw new Fault("unavailable", "connection refused");
+  };
+  const script = scriptedConnection(down, down, down, down, down, then(bookmark("6", true)));
+  const seen = await collect(script, 7, { tuning: { firstList: "stream" } });
+  assert.equal(seen.at(-1), "synced 6");
+});
+
 test("a server that ignores the wish for a streaming list is found out", async () => {
   const ignores: Answer = ({ query }) => (query.has("watch") ? [] : [list("10", [])]);
   const script = scriptedConnection(ignores);

@@ -123,7 +123,7 @@ const defaults = {
 const maxPageBytes = 512 * 1024 * 1024;
 /** A server that drops streaming lists half-way this often is asked for pages instead. */
 const mostBrokenStreams = 3;
-/** A watch that ends sooner than this without a word is a failure, not the end of its time. */
+/** A watch that ends sooner than this is a failure, not the end of its time; else we would open them in a tight loop. */
 const tooShortMs = 1_000;
 const failuresWorthAWarning = 3;
 /** An answer that has not begun by then will not. */
@@ -181,7 +181,6 @@ class Watcher<T extends KubeObject> {
   /** The list goes over into the watch, on the same connection. */
   async *#streamedList(): Batches<T> {
     yield this.#batch([{ kind: "relisting" }]);
-    this.#brokenStreams += 1; // until its end proves otherwise
     yield* this.#events({ sendInitialEvents: true, resourceVersionMatch: "NotOlderThan" });
   }
 
@@ -217,16 +216,15 @@ class Watcher<T extends KubeObject> {
       query: { watch: true, allowWatchBookmarks: true, timeoutSeconds, ...query },
       signal: this.#options.signal,
     });
+    if (this.#version === undefined) this.#brokenStreams += 1; // until its end proves otherwise
     const lines = new LineSplitter(this.#tuning.maxObjectBytes);
     const started = performance.now();
-    let received = false;
     yield* this.#read(stream, (chunk, batch) => {
-      received = true;
       for (const line of lines.push(chunk)) this.#take(readFrame(line, this.#context), batch);
     });
     // Half a line at the end is no event: it was not counted, so the server sends it again.
     if (this.#version === undefined) throw new Fault("unavailable", "the list ended before it was complete");
-    if (!received && performance.now() - started < tooShortMs)
+    if (performance.now() - started < tooShortMs)
       throw new Fault("unavailable", "the watch ended as soon as it began");
   }
 
