@@ -4,6 +4,7 @@
  * `image-store.ts` and `vm-network.ts` are the ports that a backend stands on; `agent-protocol.ts` is the language of the
  * agent inside a guest. Nothing here knows Kubernetes.
  */
+<<<<<<< HEAD
 export {
   debianImageName,
   demoImageName,
@@ -11,6 +12,10 @@ export {
   openImageLibrary,
   RegistrySource,
 } from "./images/index.ts";
+=======
+export { openCliRuntime, type CliOptions } from "./cli/open-cli.ts";
+export { demoImageName, ensureDemoImage, openImageLibrary } from "./images/index.ts";
+>>>>>>> vm
 export type {
   DemoImageOptions,
   ImageLibraryOptions,
@@ -20,6 +25,7 @@ export type {
   SourceImage,
 } from "./images/index.ts";
 export type { BootableImage, GuestNic, Image, ImageGcReport, ImageStore, SeedFacts } from "./image-store.ts";
+export { assignWindowsAddresses, type SacOptions, type WindowsAddress } from "./windows/sac.ts";
 export { LeaseFile, openBridgeNetwork, openUserNetwork, parseLeases } from "./network/index.ts";
 export type { BridgeNetwork, BridgeNetworkOptions, Lease, UserNetworkOptions } from "./network/index.ts";
 export { openQemuRuntime, type QemuOptions } from "./qemu/open.ts";

@@ -173,7 +173,10 @@ export interface RuntimeDescription {
   readonly minimumStorageBytes: number;
   readonly can: {
     readonly pause: boolean;
+    readonly reset: boolean;
     readonly exec: boolean;
+    /** Programs on a terminal. */
+    readonly tty: boolean;
     readonly display: boolean;
     readonly forward: boolean;
     readonly restoreStopped: boolean;

@@ -9,6 +9,7 @@ import {
   openImageLibrary,
   openQemuRuntime,
   openUserNetwork,
+  type Vm,
   type VmRuntime,
 } from "@cocoon/vm";
 import type { RuntimeHarness } from "@cocoon/vm/testing";
@@ -52,10 +53,7 @@ export async function openQemuHarness(
     image: demoImageName,
     small: { cpus: 1, memoryBytes: 128 * mebibyte, storageBytes: 256 * mebibyte },
     reopen: open,
-    kill: async (vm) => {
-      if (vm.pid !== undefined) process.kill(vm.pid, "SIGKILL");
-      while (vm.pid !== undefined && isThere(vm.pid)) await new Promise((resolve) => setTimeout(resolve, 5));
-    },
+    kill: killVm,
     leftovers: () => leftoversIn(directory.path),
     [Symbol.asyncDispose]: async () => {
       await runtime[Symbol.asyncDispose]();
@@ -65,14 +63,14 @@ export async function openQemuHarness(
 }
 
 /** Everything that VMs and snapshots leave in a store, and processes whose VM is gone. */
-export async function leftoversIn(root: string): Promise<readonly string[]> {
+export async function leftoversIn(root: string, network = "network"): Promise<readonly string[]> {
   const folders = ["vms", "names", "changes", "snapshots", "snapshot-names", "work", "trash"];
   const files = await Promise.all(
     folders.map(async (folder) =>
       (await readdir(join(root, "qemu", folder))).map((name) => `${folder}/${name}`),
     ),
   );
-  const addresses = (await readdir(join(root, "network"))).filter((name) => name.startsWith("127."));
+  const addresses = (await readdir(join(root, network))).filter((name) => name.startsWith("127."));
   return [...files.flat(), ...addresses.map((name) => `network/${name}`), ...(await qemuProcessesIn(root))];
 }
 
@@ -89,6 +87,12 @@ export async function qemuProcessesIn(root: string): Promise<readonly string[]> 
       }),
   );
   return found.flat();
+}
+
+export async function killVm({ pid }: Vm): Promise<void> {
+  if (pid === undefined) return;
+  process.kill(pid, "SIGKILL");
+  while (isThere(pid)) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
 function isThere(pid: number): boolean {

@@ -100,7 +100,8 @@ const programs: Readonly<Record<string, (run: Run) => void>> = {
       const reply = guest.shell({ text: words[1] ?? "", env, size: size() });
       process.stderr.write(reply.stderr);
       process.stdout.write(reply.stdout);
-      return process.end({ code: reply.exit ?? 0 });
+      if (!words[1]?.includes("exec sleep")) process.end({ code: reply.exit ?? 0 });
+      return;
     }
     onLines(process.stdin, (text) => {
       const reply = guest.shell({ text, env, size: size() });

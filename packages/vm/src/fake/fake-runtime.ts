@@ -47,7 +47,15 @@ export class FakeRuntime implements VmRuntime {
       networks: ["user"],
       minimumMemoryBytes: minimumBytes,
       minimumStorageBytes: minimumBytes,
-      can: { pause: true, exec: true, display: false, forward: true, restoreStopped: true },
+      can: {
+        pause: true,
+        reset: true,
+        exec: true,
+        tty: true,
+        display: false,
+        forward: true,
+        restoreStopped: true,
+      },
       rootDirectory: this.#host.directory,
     };
   }

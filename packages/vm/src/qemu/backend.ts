@@ -88,7 +88,15 @@ export class QemuRuntime implements VmRuntime {
       networks: [...networks.keys()],
       minimumMemoryBytes: settings.minimum.memoryBytes,
       minimumStorageBytes: settings.minimum.storageBytes,
-      can: { pause: true, exec: true, display: true, forward: true, restoreStopped: true },
+      can: {
+        pause: true,
+        reset: true,
+        exec: true,
+        tty: true,
+        display: true,
+        forward: true,
+        restoreStopped: true,
+      },
       rootDirectory: settings.rootDirectory,
     });
   }

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import type { VmRuntime } from "../runtime.ts";
+import type { RuntimeDescription, VmRuntime } from "../runtime.ts";
 import type { Vm } from "../vm.ts";
 import { describeGuests } from "./guest-contract.ts";
 import {
@@ -27,6 +27,7 @@ export interface Bench {
   /** Snapshot of a ready machine with a running counter and /root/file saying "before". */
   readonly golden: string;
   readonly signal: AbortSignal;
+  readonly can: RuntimeDescription["can"];
   /** A ready clone of the golden snapshot, removed at the end of the test. */
   readonly clone: (name: string) => Promise<Vm & AsyncDisposable>;
   /** Removes the VM at the end of the scope, whatever state it is in. */
@@ -101,6 +102,7 @@ async function setUp(harness: RuntimeHarness, signal: AbortSignal): Promise<Benc
     runtime,
     golden: snapshot.id,
     signal,
+    can: (await runtime.describe({ signal })).can,
     owned,
     clone: async (name) => {
       const vm = owned(await runtime.clone({ name, snapshot: snapshot.id }, { signal }));

@@ -44,12 +44,12 @@ export function describeLifecycle(use: () => Bench): void {
   });
 
   it("makes without starting, starts, and takes a second start for success", async () => {
-    const { runtime, harness, signal, owned } = use();
+    const { runtime, harness, signal, owned, can } = use();
     const spec = { name: "later", image: harness.image, ...harness.small, start: false };
     await using vm = owned(await runtime.run(spec, { signal }));
     assert.equal(vm.state, "created");
     assert.equal(vm.pid, undefined);
-    await refuses(runtime.pause(vm.id, { signal }), "conflict");
+    if (can.pause) await refuses(runtime.pause(vm.id, { signal }), "conflict");
     await refuses(runtime.snapshots.save(vm.id, { signal }), "conflict", /not running/);
     assert.equal((await runtime.start(vm.id, { signal })).state, "running");
     const again = await runtime.start(vm.id, { signal });
@@ -81,8 +81,9 @@ export function describeLifecycle(use: () => Bench): void {
     assert.deepEqual([stopped.state, stopped.lastExit?.reason], ["stopped", "stopped"]);
   });
 
-  it("freezes and thaws a guest", async () => {
-    const { runtime, signal, clone } = use();
+  it("freezes and thaws a guest", async (t) => {
+    const { runtime, signal, clone, can } = use();
+    if (!can.pause) return t.skip("this runtime cannot pause");
     await using vm = await clone("frozen");
     const counted = await readCounter(runtime, vm.id);
     assert.equal((await runtime.pause(vm.id, { signal })).state, "paused");
@@ -93,8 +94,9 @@ export function describeLifecycle(use: () => Bench): void {
     assert.ok((await readCounter(runtime, vm.id)) >= counted);
   });
 
-  it("resets a guest in place", async () => {
-    const { runtime, signal, clone } = use();
+  it("resets a guest in place", async (t) => {
+    const { runtime, signal, clone, can } = use();
+    if (!can.reset) return t.skip("this runtime cannot reset");
     await using vm = await clone("reset");
     const reset = await runtime.reset(vm.id, { signal });
     assert.equal(reset.pid, vm.pid);
@@ -128,7 +130,7 @@ export function describeLifecycle(use: () => Bench): void {
   });
 
   it("keeps VMs when the runtime goes, and finds them again", async () => {
-    const { runtime, harness, signal, clone } = use();
+    const { runtime, harness, signal, clone, can } = use();
     await using vm = await clone("survivor");
     const counted = await readCounter(runtime, vm.id);
     await using second = await harness.reopen();
@@ -138,6 +140,7 @@ export function describeLifecycle(use: () => Bench): void {
       [vm.id, "running", (await runtime.inspect(vm.id, { signal })).pid],
     );
     assert.ok((await readCounter(second, vm.id)) >= counted);
+    if (!can.pause) return;
     await second.pause(vm.id, { signal });
     assert.equal((await runtime.inspect(vm.id, { signal })).state, "paused");
     await second.resume(vm.id, { signal });

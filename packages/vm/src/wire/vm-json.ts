@@ -1,7 +1,7 @@
 /** VMs as the `cocoon` command writes them. Reading accepts what any vintage prints, writing follows the newest base. */
 import { z } from "zod";
 import { vmStates, type VmState } from "../state.ts";
-import type { Hypervisor, Vm, VmConfig, VmDisk, VmNic } from "../vm.ts";
+import type { Hypervisor, Vm, VmConfig, VmDisk, VmExit, VmNic } from "../vm.ts";
 
 const count = z.int().nonnegative();
 
@@ -62,6 +62,13 @@ export const vmJsonSchema = z.object({
   updated_at: z.string().default(""),
   started_at: z.string().nullish(),
   stopped_at: z.string().nullish(),
+  /** Newest generation: why it is in the state it is in. */
+  last_transition_reason: z.string().nullish(),
+  last_transition_at: z.string().nullish(),
+  /** Ours: how far the guest is, which incarnation it is, and what is wrong with it. */
+  guest: z.enum(["unknown", "booting", "refreshing", "ready"]).nullish(),
+  epoch: z.string().nullish(),
+  trouble: z.string().nullish(),
 });
 
 export type VmJson = z.input<typeof vmJsonSchema>;
@@ -179,7 +186,28 @@ export function jsonOfVm(vm: Vm): VmJson {
     updated_at: vm.updatedAt,
     ...(vm.startedAt ? { started_at: vm.startedAt } : {}),
     ...(vm.stoppedAt ? { stopped_at: vm.stoppedAt } : {}),
+    ...(vm.lastExit
+      ? { last_transition_reason: transitionReasons[vm.lastExit.reason], last_transition_at: vm.lastExit.at }
+      : {}),
+    guest: vm.guest,
+    epoch: vm.epoch,
+    ...(vm.trouble ? { trouble: vm.trouble } : {}),
   };
+}
+
+/** In the words of the newest generation, which knows one for every end that nobody asked for. */
+const transitionReasons = {
+  stopped: "stop-user",
+  guest: "stop-guest",
+  killed: "unexpected-exit",
+  crashed: "unexpected-exit",
+  lost: "unexpected-exit",
+} as const;
+
+function exitOfJson(reason: string | null | undefined, at: string): VmExit | undefined {
+  if (reason === "stop-user") return { reason: "stopped", at };
+  if (reason === "stop-guest") return { reason: "guest", at };
+  return reason === "unexpected-exit" ? { reason: "lost", at } : undefined;
 }
 
 /** `stopped (stale)` is a VM whose process was found dead. Words of other vintages count as `error`. */
@@ -189,25 +217,35 @@ export function stateOfText(text: string): VmState {
 }
 
 export function vmOfJson(json: z.output<typeof vmJsonSchema>, hypervisor: Hypervisor): Vm {
-  const image = json.config.image ?? "";
   return {
     id: json.id,
     name: json.config.name ?? "",
     state: stateOfText(json.state),
     hypervisor,
     config: configOfJson(json.config),
-    origin: { kind: "image", image },
+    origin: { kind: "image", image: json.config.image ?? "" },
     ...(json.pid > 0 ? { pid: json.pid } : {}),
     ...(json.socket_path ? { socketPath: json.socket_path } : {}),
     nics: (json.network_configs ?? []).map(nicOfJson),
     disks: (json.storage_configs ?? []).map(diskOfJson),
     snapshotIds: Object.keys(json.snapshot_ids ?? {}),
-    guest: "unknown",
-    epoch: json.started_at ?? "",
+    guest: json.guest ?? "unknown",
+    epoch: json.epoch ?? json.started_at ?? "",
     firstBooted: json.first_booted,
+    ...historyOfJson(json),
+  };
+}
+
+function historyOfJson(
+  json: z.output<typeof vmJsonSchema>,
+): Pick<Vm, "createdAt" | "updatedAt" | "startedAt" | "stoppedAt" | "lastExit" | "trouble"> {
+  const exit = exitOfJson(json.last_transition_reason, json.last_transition_at ?? json.updated_at);
+  return {
     createdAt: json.created_at,
     updatedAt: json.updated_at,
     ...(json.started_at ? { startedAt: json.started_at } : {}),
     ...(json.stopped_at ? { stoppedAt: json.stopped_at } : {}),
+    ...(exit ? { lastExit: exit } : {}),
+    ...(json.trouble ? { trouble: json.trouble } : {}),
   };
 }

@@ -89,6 +89,8 @@ test("a VM as the command prints it", () => {
     created_at: "2026-01-01T00:00:00.000Z",
     updated_at: "2026-01-02T00:00:00.000Z",
     started_at: "2026-01-02T03:04:05.006Z",
+    guest: "unknown",
+    epoch: "2026-01-02T03:04:05.006Z",
   });
 });
 

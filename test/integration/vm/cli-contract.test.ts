@@ -1,0 +1,37 @@
+/** The contract suite over the driver of an external `cocoon`, which is our own command with real guests behind it. */
+import { symlink } from "node:fs/promises";
+import { join } from "node:path";
+import { temporaryDirectory } from "@cocoon/testkit";
+import { demoImageName, openCliRuntime, openImageLibrary } from "@cocoon/vm";
+import { vmRuntimeContract } from "@cocoon/vm/testing";
+import { imageDirectory, killVm, leftoversIn } from "./qemu-harness.ts";
+
+const mebibyte = 1024 * 1024;
+const main = join(import.meta.dirname, "..", "..", "..", "packages", "vm", "src", "main.ts");
+
+vmRuntimeContract("cocoon command", async ({ signal }) => {
+  const directory = await temporaryDirectory();
+  await openImageLibrary({ directory: imageDirectory() }).pull(demoImageName, { signal });
+  await symlink(imageDirectory(), join(directory.path, "images"));
+  const open = () =>
+    openCliRuntime({
+      command: [process.execPath, main],
+      rootDirectory: directory.path,
+      env: { ...process.env, COCOON_ROOT_DIR: directory.path },
+      sudo: "never",
+      signal,
+    });
+  const runtime = await open();
+  return {
+    runtime,
+    image: demoImageName,
+    small: { cpus: 1, memoryBytes: 128 * mebibyte, storageBytes: 256 * mebibyte },
+    reopen: open,
+    kill: killVm,
+    leftovers: () => leftoversIn(directory.path, "net/user"),
+    [Symbol.asyncDispose]: async () => {
+      await runtime[Symbol.asyncDispose]();
+      await directory[Symbol.asyncDispose]();
+    },
+  };
+});
