@@ -4,7 +4,7 @@
  * `image-store.ts` and `vm-network.ts` are the ports that a backend stands on; `agent-protocol.ts` is the language of the
  * agent inside a guest. Nothing here knows Kubernetes.
  */
-<<<<<<< HEAD
+export { openCliRuntime, type CliOptions } from "./cli/open-cli.ts";
 export {
   debianImageName,
   demoImageName,
@@ -12,10 +12,6 @@ export {
   openImageLibrary,
   RegistrySource,
 } from "./images/index.ts";
-=======
-export { openCliRuntime, type CliOptions } from "./cli/open-cli.ts";
-export { demoImageName, ensureDemoImage, openImageLibrary } from "./images/index.ts";
->>>>>>> vm
 export type {
   DemoImageOptions,
   ImageLibraryOptions,
