@@ -139,7 +139,15 @@ export function fakeRuntime(host: FakeHost): VmRuntime {
         networks: [],
         minimumMemoryBytes: 0,
         minimumStorageBytes: 0,
-        can: { pause: true, exec: true, display: false, forward: true, restoreStopped: false },
+        can: {
+          pause: true,
+          reset: true,
+          exec: true,
+          tty: false,
+          display: false,
+          forward: true,
+          restoreStopped: false,
+        },
         rootDirectory: host.directory,
       };
     },
