@@ -56,6 +56,8 @@ export async function openQemuHarness(
     kill: killVm,
     leftovers: () => leftoversIn(directory.path),
     [Symbol.asyncDispose]: async () => {
+      // What a failed test left running must not outlive it.
+      for (const vm of await runtime.list({ signal })) await runtime.remove(vm.id, { force: true, signal });
       await runtime[Symbol.asyncDispose]();
       await directory[Symbol.asyncDispose]();
     },

@@ -141,3 +141,50 @@ test(
     assert.deepEqual(await readdir(root), []);
   },
 );
+
+test(
+  "a machine that is saved and cloned again and again keeps short chains of layers",
+  { timeout: 600_000 },
+  async () => {
+    await using harness = await openQemuHarness({ signal });
+    const { runtime } = harness;
+    let vm = await runtime.run({ name: "generation-0", image: harness.image, ...harness.small }, { signal });
+    await runtime.waitReady(vm.id, { signal: ready() });
+    const layersOf = async (id: string) =>
+      (await readdir(join(harness.root, "qemu", "vms", id, "files-1"))).filter((name) =>
+        name.startsWith("root-"),
+      ).length;
+    for (let generation = 1; generation <= 12; generation += 1) {
+      await using program = await runtime.exec(
+        vm.id,
+        {
+          argv: [
+            "sh",
+            "-c",
+            `echo ${generation} > /root/${generation}; sync; cat /root/* | sort -n | tr '\\n' ' '`,
+          ],
+        },
+        { signal },
+      );
+      const expected = Array.from({ length: generation }, (_each, index) => `${index + 1} `).join("");
+      assert.equal(String(await program.stdout.toArray()), expected);
+      const { snapshot } = await runtime.snapshots.save(vm.id, { signal });
+      const next = await runtime.clone(
+        { name: `generation-${generation}`, snapshot: snapshot.id },
+        { signal },
+      );
+      await runtime.snapshots.remove(snapshot.id, { signal });
+      await runtime.remove(vm.id, { force: true, signal });
+      vm = next;
+      await runtime.waitReady(vm.id, { signal: ready() });
+    }
+    assert.ok((await layersOf(vm.id)) <= 11, `${await layersOf(vm.id)} layers`);
+    await runtime.stop(vm.id, { force: true, signal });
+    await runtime.start(vm.id, { signal });
+    await runtime.waitReady(vm.id, { signal: ready() });
+    await using program = await runtime.exec(vm.id, { argv: ["cat", "/root/1", "/root/12"] }, { signal });
+    assert.equal(String(await program.stdout.toArray()), "1\n12\n");
+    await runtime.remove(vm.id, { force: true, signal });
+    assert.deepEqual(await leftoversIn(harness.root), []);
+  },
+);

@@ -27,7 +27,10 @@ export async function prepareLayers(
   const disks = await Promise.all(
     record.disks.map(async (disk) => (disk.readOnly ? disk : addLayer(files, disk))),
   );
-  const added = disks.flatMap((disk, index) => (disk.readOnly ? [] : [newNode(record.files, disk, index)]));
+  const added = disks.flatMap((disk, index) => {
+    const below = record.disks[index];
+    return disk.readOnly || !below ? [] : [newNode(record.files, { disk, below, index })];
+  });
   const change = {
     disks,
     commit: async ({ signal }: Abortable) => {
@@ -57,12 +60,14 @@ interface NewNode {
   readonly definition: Readonly<Record<string, unknown>>;
 }
 
-function newNode(files: string, disk: DiskRecord, index: number): NewNode {
-  const count = disk.layers.length;
+function newNode(
+  files: string,
+  { disk, below, index }: { readonly disk: DiskRecord; readonly below: DiskRecord; readonly index: number },
+): NewNode {
   const file = disk.layers.at(-1)?.file ?? "";
-  const node = diskNode(index, count);
+  const node = diskNode(index, disk);
   return {
-    below: diskNode(index, count - 1),
+    below: diskNode(index, below),
     node,
     file,
     definition: {
@@ -74,7 +79,7 @@ function newNode(files: string, disk: DiskRecord, index: number): NewNode {
       file: {
         driver: "file",
         filename: `${files}/${file}`,
-        "node-name": diskFileNode(index, count),
+        "node-name": diskFileNode(index, disk),
         discard: "unmap",
       },
     },

@@ -105,7 +105,7 @@ async function growDisks(qmp: QmpClient, record: VmRecord, { signal }: Abortable
     if (disk.readOnly) continue;
     await qmp.execute("block_resize", {
       signal,
-      arguments: { "node-name": diskNode(index, disk.layers.length), size: disk.virtualBytes },
+      arguments: { "node-name": diskNode(index, disk), size: disk.virtualBytes },
     });
   }
 }
