@@ -1,4 +1,5 @@
 /** `cocoon vm list|inspect|status|reconcile-stale-create`. */
+import { Fault } from "@cocoon/core";
 import type { Command } from "commander";
 import { jsonOfVm } from "../wire/vm-json.ts";
 import { prefixed, type Open } from "./reports.ts";
@@ -45,6 +46,16 @@ export function addViewCommands(vm: Command, open: Open): void {
     .action(async (names: string[], flags: StatusFlags, command: Command) => {
       await using session = open(command);
       await showStatus(session, names, flags);
+    });
+  vm.command("debug")
+    .argument("[image]")
+    .allowUnknownOption()
+    .description("not here: it prints commands for another hypervisor")
+    .action(() => {
+      throw new Fault(
+        "notSupported",
+        "vm debug prints commands for cloud-hypervisor; this is QEMU: see ps for its arguments",
+      );
     });
   vm.command("reconcile-stale-create")
     .argument("<vm>")

@@ -7,7 +7,9 @@ import { join } from "node:path";
 import type { Abortable } from "@cocoon/core";
 import type { DiskRecord, VmRecord } from "../store/vm-record.ts";
 import { diskFileNode, diskNode } from "./arguments.ts";
+import type { QemuContext } from "./context.ts";
 import { addLayer } from "./machine-files.ts";
+import { handOverLayers } from "./ownership.ts";
 import type { QmpClient } from "./qmp.ts";
 
 export interface LayerSwitch {
@@ -20,7 +22,11 @@ export interface LayerSwitch {
 
 export async function prepareLayers(
   qmp: QmpClient,
-  { record, directory }: { readonly record: VmRecord; readonly directory: string },
+  {
+    context,
+    record,
+    directory,
+  }: { readonly context: QemuContext; readonly record: VmRecord; readonly directory: string },
   options: Abortable,
 ): Promise<LayerSwitch> {
   const files = join(directory, record.files);
@@ -43,6 +49,7 @@ export async function prepareLayers(
     cancel: () => forget(qmp, files, added),
   };
   try {
+    await handOverLayers(context, files, disks);
     for (const disk of record.disks) if (!disk.readOnly) await flush(files, disk);
     for (const { definition } of added)
       await qmp.execute("blockdev-add", { signal: options.signal, arguments: definition });

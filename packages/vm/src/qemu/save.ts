@@ -53,7 +53,7 @@ export async function saveMachine(
   const record = { ...recorded, disks: [...(await withActualLayers(files, recorded.disks))] };
   await linkImmutableFiles(files, record, request.directory);
   await using memory = await chooseForm(context, record, request);
-  const layers = await prepareLayers(qmp, { record, directory }, request);
+  const layers = await prepareLayers(qmp, { context, record, directory }, request);
   const frozen = await withIntent(
     directory,
     { kind: "save", wasRunning: record.state === "running", disksAfter: [...layers.disks] },
