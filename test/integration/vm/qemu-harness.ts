@@ -9,6 +9,7 @@ import {
   openImageLibrary,
   openQemuRuntime,
   openUserNetwork,
+  type QemuOptions,
   type Vm,
   type VmRuntime,
 } from "@cocoon/vm";
@@ -20,11 +21,10 @@ export function imageDirectory(): string {
   return join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "cocoon", "test-images");
 }
 
+export type QemuHarnessOptions = Abortable & Pick<QemuOptions, "readPages" | "runAs" | "cgroupParent">;
+
 /** A runtime over a store that others may use as well. */
-export async function openQemuRuntimeIn(
-  root: string,
-  options: Abortable & { readonly readPages?: boolean },
-): Promise<VmRuntime> {
+export async function openQemuRuntimeIn(root: string, options: QemuHarnessOptions): Promise<VmRuntime> {
   const user = await openUserNetwork({ directory: join(root, "network") });
   return openQemuRuntime({
     rootDirectory: root,
@@ -33,10 +33,6 @@ export async function openQemuRuntimeIn(
     path: process.env["PATH"] ?? "",
     ...options,
   });
-}
-
-export interface QemuHarnessOptions extends Abortable {
-  readonly readPages?: boolean;
 }
 
 export async function openQemuHarness(
@@ -56,6 +52,8 @@ export async function openQemuHarness(
     kill: killVm,
     leftovers: () => leftoversIn(directory.path),
     [Symbol.asyncDispose]: async () => {
+      // What a failed test left running must not outlive it.
+      for (const vm of await runtime.list({ signal })) await runtime.remove(vm.id, { force: true, signal });
       await runtime[Symbol.asyncDispose]();
       await directory[Symbol.asyncDispose]();
     },

@@ -29,6 +29,7 @@ export interface QemuOptions extends Abortable {
   readonly runAs?: QemuSettings["runAs"];
   readonly defaults?: Partial<QemuSettings["defaults"]>;
   readonly minimum?: Partial<QemuSettings["minimum"]>;
+  readonly vsock?: boolean;
   readonly readPages?: boolean;
   /** Put in order what dead processes left. Default true; a command that only looks need not wait for it. */
   readonly recover?: boolean;
@@ -87,6 +88,7 @@ function settingsOf(options: QemuOptions): QemuSettings {
     },
     minimum: { memoryBytes: 64 * mebibyte, storageBytes: 64 * mebibyte, ...options.minimum },
     hostCpus: cpus().length,
+    vsock: options.vsock ?? false,
     readPages: options.readPages ?? true,
   };
 }

@@ -1,0 +1,89 @@
+/**
+ * Keeps chains of disk layers short. Every save and every clone adds a layer; a machine that sleeps and wakes every day
+ * would collect hundreds. When there are too many, QEMU is asked to copy what lies between the base and the top into
+ * the top while the guest runs. It does so on its own, also when we are gone; what the chain is then is read from the
+ * files' own heads, before it matters again.
+ */
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { messageOf, sleep, type Abortable } from "@cocoon/core";
+import { vmFile } from "../store/layout.ts";
+import type { DiskRecord, VmRecord } from "../store/vm-record.ts";
+import { diskNode } from "./arguments.ts";
+import type { QemuContext } from "./context.ts";
+import { readQcow2Head } from "./qcow2.ts";
+import { connectQmp, type QmpClient } from "./qmp.ts";
+
+/** Base, this many layers between, and the top. */
+export const maxLayers = 8;
+const cancelMs = 30_000;
+
+/** Starts the copying where it is due. The caller holds the VM's lock; a failure changes nothing and is only noted. */
+export async function thinOut(context: QemuContext, record: VmRecord, options: Abortable): Promise<void> {
+  const due = record.disks.flatMap((disk, index) =>
+    disk.layers.length > maxLayers ? [{ disk, index }] : [],
+  );
+  if (due.length === 0 || record.state !== "running") return;
+  const directory = context.store.directoryOf(record.id);
+  try {
+    using qmp = await connectQmp({ directory, socket: vmFile.qmp, signal: options.signal });
+    for (const { disk, index } of due) await startStream(qmp, { record, disk, index, ...options });
+    context.log.info({ vm: record.id, disks: due.length }, "thinning out disk layers");
+  } catch (error) {
+    options.signal.throwIfAborted();
+    context.log.warn({ vm: record.id, error: messageOf(error) }, "disk layers could not be thinned out");
+  }
+}
+
+interface StreamRequest extends Abortable {
+  readonly record: VmRecord;
+  readonly disk: DiskRecord;
+  readonly index: number;
+}
+
+async function startStream(qmp: QmpClient, { record, disk, index, signal }: StreamRequest): Promise<void> {
+  const base = disk.layers[0]?.file ?? "";
+  await qmp.execute("block-stream", {
+    signal,
+    arguments: {
+      "job-id": `thin-out-${index}`,
+      device: diskNode(index, disk),
+      base: `${record.files}/${base}`,
+      "backing-file": base,
+    },
+  });
+}
+
+/** Ends copying that is under way: a new layer cannot be put on a disk meanwhile. What was copied stays copied. */
+export async function endThinningOut(qmp: QmpClient, options: Abortable): Promise<void> {
+  const jobs = () => qmp.execute("query-block-jobs", options);
+  for (const { device } of await jobs())
+    await qmp
+      .execute("block-job-cancel", { signal: options.signal, arguments: { device } })
+      .catch(() => undefined); // it may just have ended
+  const deadline = performance.now() + cancelMs;
+  while ((await jobs()).length > 0 && performance.now() < deadline) await sleep(10, options);
+}
+
+/** The disks with the layers that they really stand on. Layers that fell out of a chain are removed. */
+export async function withActualLayers(
+  files: string,
+  disks: readonly DiskRecord[],
+): Promise<readonly DiskRecord[]> {
+  return Promise.all(disks.map(async (disk) => (disk.readOnly ? disk : actual(files, disk))));
+}
+
+async function actual(files: string, disk: DiskRecord): Promise<DiskRecord> {
+  const known = new Map(disk.layers.map((layer) => [layer.file, layer]));
+  const chain: DiskRecord["layers"] = [];
+  for (let layer = disk.layers.at(-1); layer;) {
+    chain.unshift(layer);
+    const below: string | undefined =
+      layer.format === "qcow2" ? (await readQcow2Head(join(files, layer.file))).backingFile : undefined;
+    layer = below === undefined ? undefined : known.get(below);
+  }
+  if (chain.length === disk.layers.length) return disk;
+  const kept = new Set(chain.map(({ file }) => file));
+  for (const { file } of disk.layers) if (!kept.has(file)) await rm(join(files, file), { force: true });
+  return { ...disk, layers: chain };
+}
