@@ -23,8 +23,8 @@ test("a server that stops under load loses no request", async (t) => {
   t.after(() => staying.stop());
   using stayingClient = testClient(staying.url);
   const review = podReview();
-  for (let round = 0; round < count({ small: 3, full: 20 }); round += 1) {
-    const leaving = await startTestServer({ endpoints, lameDuckMs: 250, drainMs: 5_000 });
+  for (let round = 0; round < count({ small: 2, full: 10 }); round += 1) {
+    const leaving = await startTestServer({ endpoints, lameDuckMs: 3_000, drainMs: 10_000 });
     using leavingClient = testClient(leaving.url);
     let balanced = [leavingClient, stayingClient];
     const load = new AbortController();
