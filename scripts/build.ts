@@ -27,7 +27,7 @@ function manifestOf(name: string): Manifest {
 }
 
 function publicExports(manifest: Manifest): [subpath: string, source: string][] {
-  return Object.entries(manifest.exports).filter(([subpath]) => !subpath.startsWith("./testing"));
+  return Object.entries(manifest.exports).filter(([subpath]) => !subpath.endsWith("/testing"));
 }
 
 /** `./src/crd/index.ts` is compiled to `./dist/crd/index` with `.js` and `.d.ts`. */

@@ -8,6 +8,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import { runCommand, temporaryDirectory } from "@cocoon/testkit";
+import { startWorld } from "../registry/world.ts";
 import { publishable } from "../../../scripts/publishable.ts";
 
 const root = join(import.meta.dirname, "../../..");
@@ -105,8 +106,13 @@ function examplesOf(name: string, browser: boolean): Example[] {
   }));
 }
 
-async function run(command: string, args: readonly string[], cwd: string): Promise<string> {
-  const result = await runCommand(command, args, { cwd, timeoutMs: 300_000 });
+async function run(
+  command: string,
+  args: readonly string[],
+  cwd: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<string> {
+  const result = await runCommand(command, args, { cwd, env, timeoutMs: 300_000 });
   assert.equal(result.code, 0, `${basename(command)} ${args.join(" ")}:\n${result.stdout}${result.stderr}`);
   return result.stdout;
 }
@@ -143,8 +149,11 @@ test("packed packages install in an empty project, and their examples compile an
     await writeFile(join(sources, "tsconfig.json"), JSON.stringify(settings(browser)));
     await run(tsc, ["--project", "tsconfig.json"], sources);
   }
+  await using world = await startWorld();
+  const env = { REGISTRY: world.registry.url, REGISTRY_TOKEN: world.client.token ?? "" };
   for (const { file, prints } of examples) {
-    const printed = await run(process.execPath, [join("out", file.replace(/\.ts$/, ".js"))], directory.path);
+    const program = join("out", file.replace(/\.ts$/, ".js"));
+    const printed = await run(process.execPath, [program], directory.path, env);
     assert.ok(prints.length > 0, `${file} shows nothing`);
     assert.deepEqual(printed.trimEnd().split("\n"), prints, file);
   }
