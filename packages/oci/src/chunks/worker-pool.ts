@@ -103,9 +103,7 @@ export class WorkerPool implements AsyncDisposable {
   }
 
   #startThread(): Thread {
-    // As an installed package we are JavaScript; inside the repository Node runs the source.
-    const file = import.meta.url.endsWith(".ts") ? "./chunk-worker.ts" : "./chunk-worker.js";
-    const worker = new Worker(new URL(file, import.meta.url), { name: "cocoon-chunks" });
+    const worker = new Worker(new URL("./chunk-worker.ts", import.meta.url), { name: "cocoon-chunks" });
     const thread: Thread = { worker, running: new Map() };
     worker.on("message", (answer: AnswerMessage) => this.#answered(thread, answer));
     worker.on("error", (error) => this.#lost(thread, toFault(error, "a worker thread failed")));
