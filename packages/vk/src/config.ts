@@ -166,6 +166,12 @@ const processOptions = {
     description: "where VMs live",
     env: ["COCOON_ROOT_DIR"],
   },
+  imageDirectory: {
+    schema: z.string().min(1).optional(),
+    description:
+      "images that machines boot from; several nodes of one host may share it; default below the root",
+    env: ["COCOON_IMAGE_DIR"],
+  },
   runtime: {
     schema: z.enum(["auto", "qemu"]).default("auto"),
     description: "what runs the VMs",

@@ -15,7 +15,7 @@ export async function openRuntime(
   });
   return openQemuRuntime({
     rootDirectory,
-    images: openImageLibrary({ directory: join(rootDirectory, "images") }),
+    images: openImageLibrary({ directory: config.imageDirectory ?? join(rootDirectory, "images") }),
     networks: new Map([["user", network]]),
     path: config.path,
     cgroupParent: config.cgroupParent,

@@ -74,7 +74,7 @@ async function startComponent(component: Component, options: RunnerOptions): Pro
   const program = await startProgram({
     name: component.name,
     ...commandLine(component, options),
-    env: { ...component.env, [componentMark]: markOf(directory, component.name) },
+    env: { ...component.env, ...component.secrets, [componentMark]: markOf(directory, component.name) },
     logFile: logPath(directory, component.name),
     detached: true,
   });
