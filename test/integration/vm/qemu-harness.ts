@@ -1,5 +1,5 @@
 /** The QEMU backend with real guests, over a store of the test's own. The demo image is built once and kept. */
-import { readFile, readdir, readlink } from "node:fs/promises";
+import { chmod, readFile, readdir, readlink } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import type { Abortable } from "@cocoon/core";
@@ -40,6 +40,7 @@ export async function openQemuHarness(
 ): Promise<RuntimeHarness & { root: string }> {
   const { signal } = options;
   const directory = await temporaryDirectory();
+  if (options.runAs) await chmod(directory.path, 0o711);
   await openImageLibrary({ directory: imageDirectory() }).pull(demoImageName, { signal });
   const open = () => openQemuRuntimeIn(directory.path, options);
   const runtime = await open();

@@ -11,6 +11,7 @@ import { QemuRuntime } from "./backend.ts";
 import type { QemuContext, QemuSettings } from "./context.ts";
 import { withFaults } from "./fault-border.ts";
 import { probeHost } from "./host.ts";
+import { openTheWay } from "./ownership.ts";
 import { recoverAll } from "./recover.ts";
 
 export interface QemuOptions extends Abortable {
@@ -60,8 +61,10 @@ async function openContext(options: QemuOptions): Promise<QemuContext> {
     cacheFile: join(store.layout.shared, "host.json"),
     signal: options.signal,
   });
+  const settings = settingsOf(options);
+  await openTheWay({ settings, store });
   return {
-    settings: settingsOf(options),
+    settings,
     store,
     snapshots: new SnapshotStore(store.layout, (path, why) =>
       log.warn({ path, error: why }, "snapshot left out"),

@@ -3,11 +3,33 @@
  * makes sockets, logs and a state file there), the top layer of each disk, its firmware variables; and the memory file,
  * which QEMU before 8.2 opens for writing although it never writes it. All else it can only read.
  */
-import { chmod, chown } from "node:fs/promises";
-import { join } from "node:path";
+import { chmod, chown, stat } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { Fault } from "@cocoon/core";
 import { machineFile } from "../store/layout.ts";
 import type { DiskRecord, VmRecord } from "../store/vm-record.ts";
 import type { QemuContext } from "./context.ts";
+
+/**
+ * Lets QEMU's user pass through to its machine: our own directories are opened for passing (not for listing); those
+ * above are not ours to open, so one that is closed is named.
+ */
+export async function openTheWay({ settings, store }: Pick<QemuContext, "settings" | "store">): Promise<void> {
+  const { runAs } = settings;
+  if (!runAs) return;
+  for (const directory of [store.layout.root, store.layout.vms]) await chmod(directory, 0o711);
+  for (let directory = dirname(resolve(store.layout.root)); ; directory = dirname(directory)) {
+    const { mode, uid, gid } = await stat(directory);
+    const mayPass =
+      uid === runAs.uid ? mode & 0o100 : gid === runAs.gid ? mode & 0o010 : mode & 0o001;
+    if (mayPass === 0)
+      throw new Fault(
+        "forbidden",
+        `QEMU is to run as user ${runAs.uid}, who cannot pass through ${directory}; allow it with: chmod o+x ${directory}`,
+      );
+    if (directory === dirname(directory)) return;
+  }
+}
 
 /** Gives QEMU what it needs before it starts. Nothing to do when it runs as ourselves. */
 export async function handOver(context: QemuContext, record: VmRecord): Promise<void> {
