@@ -25,7 +25,10 @@ export type QemuHarnessOptions = Abortable & Pick<QemuOptions, "readPages" | "ru
 
 /** A runtime over a store that others may use as well. */
 export async function openQemuRuntimeIn(root: string, options: QemuHarnessOptions): Promise<VmRuntime> {
-  const user = await openUserNetwork({ directory: join(root, "network") });
+  const user = await openUserNetwork({
+    directory: join(root, "network"),
+    ...(options.runAs ? { firstFreePort: 1024 } : {}), // QEMU listens, and it is not root then
+  });
   return openQemuRuntime({
     rootDirectory: root,
     images: openImageLibrary({ directory: imageDirectory() }),

@@ -14,14 +14,16 @@ import type { QemuContext } from "./context.ts";
  * Lets QEMU's user pass through to its machine: our own directories are opened for passing (not for listing); those
  * above are not ours to open, so one that is closed is named.
  */
-export async function openTheWay({ settings, store }: Pick<QemuContext, "settings" | "store">): Promise<void> {
+export async function openTheWay({
+  settings,
+  store,
+}: Pick<QemuContext, "settings" | "store">): Promise<void> {
   const { runAs } = settings;
   if (!runAs) return;
   for (const directory of [store.layout.root, store.layout.vms]) await chmod(directory, 0o711);
   for (let directory = dirname(resolve(store.layout.root)); ; directory = dirname(directory)) {
     const { mode, uid, gid } = await stat(directory);
-    const mayPass =
-      uid === runAs.uid ? mode & 0o100 : gid === runAs.gid ? mode & 0o010 : mode & 0o001;
+    const mayPass = uid === runAs.uid ? mode & 0o100 : gid === runAs.gid ? mode & 0o010 : mode & 0o001;
     if (mayPass === 0)
       throw new Fault(
         "forbidden",

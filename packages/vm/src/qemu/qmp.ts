@@ -40,6 +40,9 @@ const results = {
   "blockdev-del": nothing,
   "block-stream": nothing,
   "query-block-jobs": z.array(z.object({ device: z.string() })),
+  "query-named-block-nodes": z.array(
+    z.object({ "node-name": z.string(), drv: z.string(), file: z.string() }),
+  ),
   "block-job-cancel": nothing,
   block_resize: nothing,
   "human-monitor-command": z.string(),

@@ -49,7 +49,7 @@ export async function saveMachine(
   const directory = context.store.directoryOf(recorded.id);
   const files = join(directory, recorded.files);
   using qmp = await connectQmp({ directory, socket: vmFile.qmp, signal: request.signal });
-  await endThinningOut(qmp, request);
+  await endThinningOut(qmp, recorded.disks, request);
   const record = { ...recorded, disks: [...(await withActualLayers(files, recorded.disks))] };
   await linkImmutableFiles(files, record, request.directory);
   await using memory = await chooseForm(context, record, request);

@@ -5,8 +5,8 @@
  * files' own heads, before it matters again.
  */
 import { rm } from "node:fs/promises";
-import { join } from "node:path";
-import { messageOf, sleep, type Abortable } from "@cocoon/core";
+import { basename, join } from "node:path";
+import { Fault, messageOf, sleep, type Abortable } from "@cocoon/core";
 import { vmFile } from "../store/layout.ts";
 import type { DiskRecord, VmRecord } from "../store/vm-record.ts";
 import { diskNode } from "./arguments.ts";
@@ -15,8 +15,9 @@ import { readQcow2Head } from "./qcow2.ts";
 import { connectQmp, type QmpClient } from "./qmp.ts";
 
 /** Base, this many layers between, and the top. */
-export const maxLayers = 8;
+const maxLayers = 8;
 const cancelMs = 30_000;
+const finishMs = 20_000;
 
 /** Starts the copying where it is due. The caller holds the VM's lock; a failure changes nothing and is only noted. */
 export async function thinOut(context: QemuContext, record: VmRecord, options: Abortable): Promise<void> {
@@ -27,7 +28,7 @@ export async function thinOut(context: QemuContext, record: VmRecord, options: A
   const directory = context.store.directoryOf(record.id);
   try {
     using qmp = await connectQmp({ directory, socket: vmFile.qmp, signal: options.signal });
-    for (const { disk, index } of due) await startStream(qmp, { record, disk, index, ...options });
+    for (const { disk, index } of due) await startStream(qmp, { disk, index, ...options });
     context.log.info({ vm: record.id, disks: due.length }, "thinning out disk layers");
   } catch (error) {
     options.signal.throwIfAborted();
@@ -36,27 +37,50 @@ export async function thinOut(context: QemuContext, record: VmRecord, options: A
 }
 
 interface StreamRequest extends Abortable {
-  readonly record: VmRecord;
   readonly disk: DiskRecord;
   readonly index: number;
 }
 
-async function startStream(qmp: QmpClient, { record, disk, index, signal }: StreamRequest): Promise<void> {
-  const base = disk.layers[0]?.file ?? "";
+async function startStream(qmp: QmpClient, { disk, index, signal }: StreamRequest): Promise<void> {
+  const [base] = disk.layers;
+  if (!base) return;
   await qmp.execute("block-stream", {
     signal,
     arguments: {
       "job-id": `thin-out-${index}`,
       device: diskNode(index, disk),
-      base: `${record.files}/${base}`,
-      "backing-file": base,
+      "base-node": await nodeOf(qmp, base, { signal }),
+      "backing-file": base.file,
     },
   });
 }
 
-/** Ends copying that is under way: a new layer cannot be put on a disk meanwhile. What was copied stays copied. */
-export async function endThinningOut(qmp: QmpClient, options: Abortable): Promise<void> {
+/** QEMU opened the lower layers by what the files say of each other, and gave them names of its own. */
+async function nodeOf(
+  qmp: QmpClient,
+  layer: DiskRecord["layers"][number],
+  { signal }: Abortable,
+): Promise<string> {
+  const nodes = await qmp.execute("query-named-block-nodes", { signal, arguments: { flat: true } });
+  const found = nodes.find((node) => node.drv === layer.format && basename(node.file) === layer.file);
+  if (!found) throw new Fault("internal", `QEMU has no node for the layer ${layer.file}`);
+  return found["node-name"];
+}
+
+/**
+ * Ends copying that is under way: a new layer cannot be put on a disk meanwhile. A chain that has become very long is
+ * waited for, or a machine that is saved again and again would never get rid of any layer.
+ */
+export async function endThinningOut(
+  qmp: QmpClient,
+  disks: readonly DiskRecord[],
+  options: Abortable,
+): Promise<void> {
   const jobs = () => qmp.execute("query-block-jobs", options);
+  if (disks.some((disk) => disk.layers.length > 2 * maxLayers)) {
+    const patience = performance.now() + finishMs;
+    while ((await jobs()).length > 0 && performance.now() < patience) await sleep(10, options);
+  }
   for (const { device } of await jobs())
     await qmp
       .execute("block-job-cancel", { signal: options.signal, arguments: { device } })
