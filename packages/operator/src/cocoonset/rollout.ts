@@ -2,7 +2,6 @@
  * Machines that no longer match the spec. What can be changed on a living machine is told to it; the others are
  * replaced, main first, as many at a time as the budget allows. A machine that sleeps is left alone until it wakes.
  */
-import { annotation } from "@cocoon/contract";
 import type { Machine } from "../machine.ts";
 import type { Draft } from "./draft.ts";
 import { advisoryChanges, driftOf } from "./drift.ts";
@@ -22,10 +21,8 @@ export class Rollout {
   consider(member: Member, machine: Machine): void {
     const draft = this.#draft;
     const changes = advisoryChanges(member, machine);
-    if (Object.keys(changes).length > 0) {
-      const stamp = { [annotation.generation]: String(draft.generation) };
-      draft.do({ kind: "changePod", machine, annotations: { ...changes, ...stamp } });
-    }
+    // Without a new stamp: nobody waits for an answer, and a machine that sleeps need not be asked again.
+    if (Object.keys(changes).length > 0) draft.do({ kind: "changePod", machine, annotations: changes });
     const drift = driftOf(draft.world.set, member, machine);
     if (drift === undefined) return;
     this.#outdated.push(machine.podName);

@@ -97,9 +97,14 @@ function missing({ hibernation, machine }: HibernationWorld): Finding {
 
 function findSleep(world: HibernationWorld, machine: Machine): Finding {
   const podChanges = keyChanges(world, machine, true);
-  if (machine.asleep && !podChanges) return findProof(world, machine);
+  if ((machine.asleep || sleepsOn(world, machine)) && !podChanges) return findProof(world, machine);
   if (machine.failed && !podChanges) return failed(machine);
   return underWay(world, { phase: "Hibernating", podChanges, message: machine.lifecycle.message });
+}
+
+/** It was proven asleep and nobody woke it: a newer generation of its set does not make that untrue. */
+function sleepsOn({ hibernation }: HibernationWorld, { sleepKey, lifecycle }: Machine): boolean {
+  return hibernation.status?.phase === "Hibernated" && sleepKey && lifecycle.state === "hibernated";
 }
 
 /** The kubelet says that it sleeps; the registry has to say the same, once per sleep. */
