@@ -1,11 +1,12 @@
 #!/usr/bin/env node
 /** cocoon-operator: wiring only. */
 import { readFile } from "node:fs/promises";
-import { systemNamespace } from "@cocoon/contract";
+import { legacyApiVersion, systemNamespace } from "@cocoon/contract";
 import {
   aborted,
   createRegistry,
   Fault,
+  isFault,
   runMain,
   startHealthServer,
   type Logger,
@@ -60,6 +61,7 @@ async function run({ config, log, signal }: MainContext<(typeof operatorProgram)
       namespace: config.watchNamespace,
       concurrency: { sets: config.cocoonsetConcurrency, hibernations: config.hibernationConcurrency },
       resyncMs: config.resyncPeriod,
+      legacyApi: await servesLegacyApi(running),
     });
     health.addCheck("caches", () => (operator.isSynced() ? undefined : "caches are not filled yet"));
     await operator.ready;
@@ -74,6 +76,20 @@ interface Parts {
   readonly metrics: MetricsRegistry;
   readonly log: Logger;
   readonly config: OperatorConfig;
+}
+
+/** Asked once: whoever installs the definitions later restarts the operator, or says `on`. */
+async function servesLegacyApi({ connection, config, log }: Parts): Promise<boolean> {
+  if (config.legacyApi !== "auto") return config.legacyApi === "on";
+  try {
+    const signal = AbortSignal.timeout(30_000);
+    await connection.raw({ method: "GET", path: `/apis/${legacyApiVersion}`, signal });
+    log.info("the older API is installed and served");
+    return true;
+  } catch (error) {
+    if (isFault(error, "notFound")) return false;
+    throw error;
+  }
 }
 
 async function openRegistryOf(config: OperatorConfig, log: Logger): Promise<Registry> {

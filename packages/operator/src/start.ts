@@ -27,6 +27,7 @@ import type { SetParts } from "./cocoonset/parts.ts";
 import { SetReconciler } from "./cocoonset/reconcile.ts";
 import { HibernationReconciler } from "./hibernation/reconcile.ts";
 import { cocoonHibernations, cocoonSets, snapshotGrants, type CustomObject } from "./kinds.ts";
+import { startBridge } from "./legacy/start-bridge.ts";
 import { operatorMetrics } from "./metrics.ts";
 import { nodeMatters, podMatters, slimNode, slimPod } from "./slim.ts";
 import { SnapshotStore } from "./snapshot-store.ts";
@@ -45,6 +46,8 @@ export interface OperatorOptions {
   readonly resyncMs?: number;
   readonly statusDelayMs?: number;
   readonly now?: () => Date;
+  /** Serve the older API; its definitions must be installed. */
+  readonly legacyApi?: boolean;
 }
 
 export interface RunningOperator extends AsyncDisposable {
@@ -76,6 +79,18 @@ export function startOperator(options: OperatorOptions): RunningOperator {
   const caches = openAll(shared, options);
   const parts = openParts({ options, stack, caches });
   const controllers = [startSets(options, caches, parts), startHibernations(options, caches, parts)];
+  if (options.legacyApi) {
+    const scope = options.namespace ? { namespace: options.namespace } : {};
+    const registryAddress = addressOf(options.registry);
+    const bridged = {
+      caches: shared,
+      scope,
+      ...caches,
+      parts: { ...parts, registryAddress },
+      common: common(options),
+    };
+    controllers.push(...startBridge(bridged, stack));
+  }
   for (const controller of controllers) stack.use(controller);
   return {
     controllers,
@@ -83,6 +98,10 @@ export function startOperator(options: OperatorOptions): RunningOperator {
     ready: Promise.all(controllers.map((controller) => controller.ready)).then(() => undefined),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
+}
+
+function addressOf({ address }: Registry): string {
+  return address.prefix === "" ? address.host : `${address.host}/${address.prefix}`;
 }
 
 function openAll(shared: Caches, { namespace }: OperatorOptions): OpenCaches {
@@ -141,6 +160,7 @@ function openParts({ options, stack, caches }: Stage): AllParts {
     metrics: operatorMetrics(metrics),
     log,
     now: options.now ?? (() => new Date()),
+    expiredAt: new Map(),
     statusDelayMs: options.statusDelayMs ?? defaultStatusDelayMs,
   };
 }

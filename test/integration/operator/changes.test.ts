@@ -39,7 +39,11 @@ suite("changes", { concurrency: 4 }, () => {
     const vmName = world.vmName("a-2");
     const digest = await world.digest(vmName);
     const scaled = await world.cluster.kubectl([
-      ...["scale", "cset.cocoonset.cocoonstack.io/a", "--replicas=1", "-n", world.namespace],
+      "scale",
+      "cset.cocoonset.cocoonstack.io/a",
+      "--replicas=1",
+      "-n",
+      world.namespace,
     ]);
     assert.equal(scaled.code, 0, scaled.stderr);
     await eventually(async () => assert.deepEqual(await world.podNames(), ["a-0", "a-1"]));

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { annotation, setAnnotation } from "@cocoon/contract";
+import { sleep } from "@cocoon/core";
 import { pods } from "@cocoon/kube";
 import { eventually, sharedControlPlane } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
@@ -17,8 +18,8 @@ async function running(world: TestWorld, name: string): Promise<void> {
   });
 }
 
-const hibernate = (world: TestWorld, pod: string, desire = "Hibernate", more: object = {}) =>
-  world.apply(pod, { podRef: { name: pod }, desire, ...more }, hibernations);
+const hibernate = (world: TestWorld, pod: string, more: object = {}) =>
+  world.apply(pod, { podRef: { name: pod }, desire: "Hibernate", ...more }, hibernations);
 
 suite("sleep", { concurrency: 4 }, () => {
   test("a set that keeps its seats sleeps with proven copies and goes on where it was", async () => {
@@ -38,7 +39,7 @@ suite("sleep", { concurrency: 4 }, () => {
     await world.patch("a", { spec: { suspend: false } });
     await running(world, "a");
     for (const [name, counter] of before)
-      assert.ok((world.kubelet.vms.get(name)?.counter ?? 0) > (counter ?? 0), String(name));
+      assert.ok((world.kubelet.vms.get(name)?.counter ?? 0) > (counter ?? 0), name);
     await eventually(async () => assert.deepEqual(await world.tags(world.vmName("a-0")), []));
     assert.deepEqual(world.kubelet.violations, []);
   });
@@ -118,7 +119,7 @@ suite("sleep", { concurrency: 4 }, () => {
     await world.apply("d", specOf(world, {}, { replicas: 1 }));
     await running(world, "d");
     await hibernate(world, "d-0");
-    await hibernate(world, "d-1", "Hibernate", { deletionPolicy: "Wake" });
+    await hibernate(world, "d-1", { deletionPolicy: "Wake" });
     await world.hibernationReaches("d-0", "Hibernated");
     await world.hibernationReaches("d-1", "Hibernated");
     const digest = await world.digest(world.vmName("d-0"));
@@ -179,13 +180,13 @@ suite("sleep", { concurrency: 4 }, () => {
     await world.apply("f", specOf(world));
     await running(world, "f");
     world.kubelet.silent = true;
-    await hibernate(world, "f-0", "Hibernate", { timeout: "10s" });
+    await hibernate(world, "f-0", { timeout: "10s" });
     await world.hibernationReaches("f-0", "Hibernating");
     const failed = await world.hibernationReaches("f-0", "Failed");
     assert.equal(failed.status?.attempts, 1);
     const { resourceVersion } = failed.metadata;
-    await eventually(() => undefined, { timeoutMs: 1 });
-    await new Promise((resolve) => setTimeout(resolve, 5_000));
+    // Longer than a resync: what would retry by itself had its chance.
+    await sleep(5_000, { signal: world.signal });
     assert.equal(
       (await world.hibernation("f-0")).metadata.resourceVersion,
       resourceVersion,

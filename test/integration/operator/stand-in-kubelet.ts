@@ -231,6 +231,8 @@ export class StandInKubelet implements AsyncDisposable {
     }
     const vm = there ?? (await this.#bringUp(pod, vmName));
     if (!vm) return;
+    if (vm.node !== pod.spec?.nodeName)
+      this.violations.push(`${vmName} runs on ${vm.node}, and is to run on ${pod.spec?.nodeName} too`);
     vm.counter += 1;
     this.#known.set(vmName, vm.counter);
     await this.#report(pod, "live");
@@ -266,6 +268,8 @@ export class StandInKubelet implements AsyncDisposable {
       this.violations.push(`${vmName} is to be restored, but no copy is there`);
       return undefined;
     }
+    if (this.#known.has(vmName) && !(await this.#wasReleased(vmName)))
+      this.violations.push(`${vmName} starts empty although it was at ${this.#known.get(vmName)}`);
     const source = annotations[annotation.forkFrom];
     if (source === undefined) return this.#make(vmName, node, 0);
     const main = this.vms.get(source);
@@ -280,6 +284,14 @@ export class StandInKubelet implements AsyncDisposable {
     if (main.node !== node)
       this.violations.push(`${vmName} on ${node} is to be forked from ${source} on ${main.node}`);
     return this.#make(vmName, node, main.counter);
+  }
+
+  /** Given up asleep: its copy has another name, and a new machine of its name starts a life of its own. */
+  async #wasReleased(vmName: string): Promise<boolean> {
+    const tags = await Array.fromAsync(this.#repository(vmName).tags({ signal: this.#signal }));
+    const released = tags.some((tag) => tag.startsWith("released-"));
+    if (released) this.#known.delete(vmName);
+    return released;
   }
 
   #make(vmName: string, node: string, counter: number): Vm {

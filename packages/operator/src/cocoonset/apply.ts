@@ -75,7 +75,10 @@ async function applyAction(context: ApplyContext, action: Action): Promise<boole
   }
 }
 
-type RegistryAction = Extract<Action, { kind: "dropSleeping" | "releaseSleeping" | "settleSnapshots" }>;
+type RegistryAction = Extract<
+  Action,
+  { kind: "dropSleeping" | "releaseSleeping" | "settleSnapshots" | "expireSnapshots" }
+>;
 
 async function applyToRegistry(context: ApplyContext, action: RegistryAction): Promise<void> {
   const { snapshots, now } = context.parts;
@@ -86,7 +89,25 @@ async function applyToRegistry(context: ApplyContext, action: RegistryAction): P
   } else if (action.kind === "releaseSleeping") {
     const digest = await snapshots.release(action.vmName, now(), { signal });
     log.info({ vm: action.vmName, digest }, "copy of a released machine renamed");
-  } else await settleSnapshots(context, action);
+  } else if (action.kind === "expireSnapshots") await expireSnapshots(context, action);
+  else await settleSnapshots(context, action);
+}
+
+async function expireSnapshots(
+  { parts, set, signal, log }: ApplyContext,
+  { vmNames, afterMs, keep }: Extract<Action, { kind: "expireSnapshots" }>,
+): Promise<void> {
+  try {
+    for (const vmName of vmNames) {
+      const tags = await parts.snapshots.expire({ vmName, afterMs, keep, now: parts.now() }, { signal });
+      if (tags.length > 0) log.info({ vm: vmName, tags }, "snapshots expired");
+    }
+  } catch (error) {
+    if (signal.aborted) throw error;
+    // Old snapshots can wait for the next time; the machines cannot.
+    log.warn({ error: messageOf(error) }, "snapshots could not be looked through");
+  }
+  parts.expiredAt.set(set.metadata.uid ?? "", parts.now().getTime());
 }
 
 /** A registry that stays away does not hold a deletion up for ever; what is left then is told. */

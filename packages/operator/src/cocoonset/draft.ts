@@ -39,6 +39,13 @@ export type Action =
       readonly keep: readonly string[];
       readonly purge: boolean;
     }
+  /** Removes what `spec.retention` no longer keeps. */
+  | {
+      readonly kind: "expireSnapshots";
+      readonly vmNames: readonly string[];
+      readonly afterMs: number;
+      readonly keep: number;
+    }
   | { readonly kind: "tell"; readonly happening: Happening }
   | { readonly kind: "count"; readonly what: Counted };
 

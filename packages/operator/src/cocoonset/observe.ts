@@ -15,7 +15,7 @@ import { isConditionTrue, isControlledBy } from "@cocoon/kube/controller";
 import { readMachine, type Machine } from "../machine.ts";
 import { allMembers, keyOfSet, membersOf, type Members } from "./members.ts";
 import type { SetParts } from "./parts.ts";
-import type { NodeFacts, TagAnswer, World } from "./world.ts";
+import { retentionPeriodMs, type NodeFacts, type TagAnswer, type World } from "./world.ts";
 
 export function observeSet(parts: SetParts, set: CocoonSet, tags: ReadonlyMap<string, TagAnswer>): World {
   const owned = parts.pods.merge(parts.podsByOwner.get(set.metadata.uid ?? ""), (pod) =>
@@ -32,6 +32,7 @@ export function observeSet(parts: SetParts, set: CocoonSet, tags: ReadonlyMap<st
     node: (name) => nodeFacts(parts, name),
     tags,
     sourceTrouble: sourceTrouble(parts, set),
+    retentionDue: retentionIsDue(parts, set),
     legacyKeys: isBridged(set),
     now: parts.now(),
   };
@@ -41,6 +42,10 @@ function isBridged({ metadata }: CocoonSet): boolean {
   return (
     metadata.ownerReferences?.some(({ apiVersion }) => apiVersion.startsWith(`${legacyApiGroup}/`)) ?? false
   );
+}
+
+function retentionIsDue({ expiredAt, now }: SetParts, { metadata }: CocoonSet): boolean {
+  return now().getTime() - (expiredAt.get(metadata.uid ?? "") ?? 0) >= retentionPeriodMs;
 }
 
 interface Population {

@@ -23,6 +23,8 @@ export interface SetParts {
   readonly metrics: OperatorMetrics;
   readonly log: Logger;
   readonly now: () => Date;
+  /** When the snapshots of each set were last looked through, by uid. */
+  readonly expiredAt: Map<string, number>;
   /** How long a set may be on its way before its status says so: most arrive before, and save a write. */
   readonly statusDelayMs: number;
 }

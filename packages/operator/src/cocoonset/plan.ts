@@ -3,16 +3,16 @@
  * everything is looked at again. Questions to the registry come out too, and are answered before anything is done.
  */
 import { hasFinalizer } from "@cocoon/kube/controller";
-import { finalizer, nameTroublesOfSet } from "@cocoon/contract";
+import { extendDeleteList, finalizer, nameTroublesOfSet } from "@cocoon/contract";
 import { parseDuration } from "@cocoon/core";
 import { Draft, type SetPlan } from "./draft.ts";
-import { keyOfSet } from "./members.ts";
+import { allMembers, keyOfSet } from "./members.ts";
 import { planDeletion } from "./plan-deletion.ts";
 import { planRunning } from "./plan-running.ts";
 import { planSuspended } from "./plan-suspended.ts";
 import { restingPhase } from "./phase.ts";
 import { readSchedule } from "./wishes.ts";
-import type { World } from "./world.ts";
+import { retentionPeriodMs, type World } from "./world.ts";
 
 export function planSet(world: World): SetPlan {
   const draft = new Draft(world);
@@ -25,6 +25,7 @@ export function planSet(world: World): SetPlan {
   }
   if (!hasFinalizer(set, finalizer.cocoonSet)) draft.do({ kind: "addFinalizer" });
   noteNameTroubles(draft);
+  planRetention(draft);
   const schedule = readSchedule(world);
   if (schedule.nextMs !== undefined) draft.lookAgain(schedule.nextMs);
   const suspended = set.spec.suspend === true || schedule.asleep;
@@ -38,6 +39,20 @@ function hasExpired(draft: Draft): boolean {
   const leftMs = born + parseDuration(set.spec.ttl) - now.getTime();
   if (leftMs > 0) draft.lookAgain(leftMs);
   return leftMs <= 0;
+}
+
+/** Only where it is asked for: looking through snapshots costs calls to the registry. */
+function planRetention(draft: Draft): void {
+  const { set, members, retentionDue } = draft.world;
+  const { after, keep = 0 } = set.spec.retention ?? {};
+  if (after === undefined) return;
+  draft.lookAgain(retentionPeriodMs);
+  if (!retentionDue) return;
+  const names = extendDeleteList(
+    set.metadata.annotations,
+    allMembers(members).map(({ vmName }) => vmName),
+  );
+  draft.do({ kind: "expireSnapshots", vmNames: names, afterMs: parseDuration(after), keep });
 }
 
 /** What admission refuses; an object that came in without it says so instead of failing pod by pod. */

@@ -3,6 +3,9 @@ import type { CocoonHibernation, CocoonSet } from "@cocoon/contract";
 import type { Machine } from "../machine.ts";
 import type { Members } from "./members.ts";
 
+/** How often the snapshots of a set with `spec.retention` are looked through. */
+export const retentionPeriodMs = 60 * 60_000;
+
 /** What the registry says about tag `hibernate` of a machine. "Could not ask" is an answer of its own. */
 export type TagAnswer =
   | { readonly kind: "there"; readonly digest: string }
@@ -31,6 +34,8 @@ export interface World {
   readonly tags: ReadonlyMap<string, TagAnswer>;
   /** Why `spec.agent.from` may not be used; "" when it may. */
   readonly sourceTrouble: string;
+  /** Snapshots have not been looked through for a while. */
+  readonly retentionDue: boolean;
   /** The set is kept for an object of the older API. */
   readonly legacyKeys: boolean;
   readonly now: Date;

@@ -7,6 +7,7 @@ import {
   readCocoonSet,
   setAnnotation,
   type CocoonHibernation,
+  type CocoonSet,
 } from "@cocoon/contract";
 import type { Pod } from "@cocoon/kube";
 import type { Action, SetPlan } from "../cocoonset/draft.ts";
@@ -28,7 +29,7 @@ export interface SetInput {
 }
 
 /** Set `a` of namespace `lab`, generation 2. */
-export function setOf({ spec, agent, status, annotations, metadata }: SetInput = {}) {
+export function setOf({ spec, agent, status, annotations, metadata }: SetInput = {}): CocoonSet {
   return readCocoonSet({
     metadata: {
       name: "a",
@@ -123,6 +124,7 @@ export function worldOf(input: WorldInput): World {
     },
     tags: new Map(answers),
     sourceTrouble: input.sourceTrouble ?? "",
+    retentionDue: true,
     legacyKeys: false,
     now: input.now ?? now,
   };
@@ -247,6 +249,8 @@ function lineOf(action: Action): string {
       return `${action.kind} ${action.vmName.replace("vk-lab-", "")}`;
     case "settleSnapshots":
       return `settle ${action.vmNames.map((name) => `${name.replace("vk-lab-", "")}${action.keep.includes(name) ? "+" : "-"}`).join(" ")}${action.purge ? " purge" : ""}`;
+    case "expireSnapshots":
+      return `expire ${action.vmNames.length} keep ${action.keep}`;
     case "tell":
       return `tell ${action.happening.reason}`;
     case "count":
