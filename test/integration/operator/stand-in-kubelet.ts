@@ -359,6 +359,12 @@ export class StandInKubelet implements AsyncDisposable {
     );
   }
 
+  /** Leaves a copy under any tag and takes the machine away, as an older kubelet did. */
+  async pushCopy(vmName: string, tag: string): Promise<void> {
+    await this.#push(vmName, tag, this.vms.get(vmName)?.counter ?? 0);
+    this.vms.delete(vmName);
+  }
+
   /** The life of a machine that was given up asleep is over for its name. */
   forget(vmName: string): void {
     this.#known.delete(vmName);
