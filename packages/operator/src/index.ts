@@ -9,4 +9,5 @@
  * It never touches a machine: kubelets do, told by annotations of pods. It meets them, and everybody else, in the API
  * server and in the registry.
  */
+export { SnapshotStore } from "./snapshot-store.ts";
 export { startOperator, type OperatorOptions, type RunningOperator } from "./start.ts";

@@ -30,8 +30,19 @@ export function startOf(draft: Draft, member: Member): Start {
     draft.digests.delete(member.vmName);
     return { kind: "fresh" };
   }
+  // Without proof that its VM is gone the pod carries no mark: the kubelet restores by the evidence it has, or waits.
+  if (!isProvenAsleep(draft, member, tag.digest)) return { kind: "fresh" };
   draft.digests.set(member.vmName, tag.digest);
   return { kind: "restore", node: memory?.node ?? "" };
+}
+
+/** It was seen asleep in this very copy: by this controller, by a hibernation, or by an operator before this one. */
+function isProvenAsleep({ world, remembered }: Draft, member: Member, digest: string): boolean {
+  const memory = remembered.get(member.vmName);
+  if (memory?.asleep) return memory.snapshotDigest === "" || memory.snapshotDigest === digest;
+  const { phase, snapshotDigest = digest } = world.hibernations.get(member.podName)?.status ?? {};
+  if (phase === "Hibernated" || phase === "Waking") return snapshotDigest === digest;
+  return memory === undefined && sleepingPhases.has(world.set.status?.phase ?? "");
 }
 
 function isBlocked(draft: Draft, member: Member): boolean {

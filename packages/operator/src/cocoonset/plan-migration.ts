@@ -102,6 +102,8 @@ function planArriving(draft: Draft, memory: Memory, main: Machine): Migration {
   const wanted = set.spec.nodeName ?? "";
   // Woken in place: the move was called off, or the scheduler came back to the old node.
   if (main.node === memory.from) return { busy: true, leaving: false, pinnedTo: wanted };
+  if (main.failed)
+    draft.trouble("PodLifecycleFailed", `${main.podName}: ${main.lifecycle.message || "failed"}`);
   const empty = main.runtime.vmId === "";
   if (empty && isLate(draft, memory)) {
     const why = main.unschedulable || main.lifecycle.message || "no reason given";

@@ -1,8 +1,8 @@
 /** One CocoonHibernation: look, plan, do, and say how it stands. */
 import {
+  apiGroup,
   finalizer,
   hibernationCondition,
-  ownerSet,
   readCocoonHibernation,
   readCocoonSet,
   withConditions,
@@ -93,7 +93,7 @@ export class HibernationReconciler {
     const { namespace } = hibernation.metadata;
     const pod = this.#parts.pods.get({ namespace, name: hibernation.spec.podRef.name });
     const living = pod && pod.metadata.deletionTimestamp === undefined ? pod : undefined;
-    const owner = living && controllerOf(living)?.kind === "CocoonSet" ? (ownerSet(living) ?? "") : "";
+    const owner = living ? ownerOf(living) : "";
     return {
       hibernation,
       machine: living && readMachine(living),
@@ -212,6 +212,12 @@ export class HibernationReconciler {
     const overlaid = overlayClient(client, hibernations);
     return { client: overlaid, type: cocoonHibernations, object, finalizer: finalizer.cocoonHibernation };
   }
+}
+
+/** The set of the current API that looks after the pod; "" when there is none. */
+function ownerOf(pod: Pod): string {
+  const owner = controllerOf(pod);
+  return owner?.kind === "CocoonSet" && owner.apiVersion.startsWith(`${apiGroup}/`) ? owner.name : "";
 }
 
 function isFinished(hibernation: CocoonHibernation): boolean {
