@@ -31,7 +31,7 @@ export function quotaChecks(
   return [
     () => (old ? updatable(quota, tree) : creatable(quota, tree)),
     () => selfRules(quota),
-    () => topologyRules({ quota, old, tree, ...parts }),
+    ...topologyRules({ quota, old, tree, ...parts }),
   ];
 }
 

@@ -17,25 +17,33 @@ export interface TopologyCheck {
   readonly view: Pick<ClusterView, "podsWithQuotaLabel" | "podsInNamespace">;
 }
 
-/** One rule at a time: what is wrong first is told. */
-export function* topologyRules(check: TopologyCheck): Generator<Refusal> {
+/** One rule after the other: what is wrong first is told. */
+export function topologyRules(check: TopologyCheck): readonly (() => Iterable<Refusal>)[] {
   const { quota, tree, gates } = check;
-  if (quota.name === rootQuota) return;
-  yield* tell("quota-topology", parentFlag(check));
-  yield* tell("quota-topology", treeIds(check));
-  if (quota.parent === rootQuota && !quota.isParent) return;
-  yield* tell("quota-topology", parentExists(check));
-  yield* tell("quota-cycle", cycle(check));
-  yield* tell("quota-topology", keySets(check));
-  if (gates.ElasticQuotaChildMaxWithinParent) yield* tell("quota-child-max", maxWithinParent(check));
-  if (!quota.isForced && !quota.isRoot) {
-    yield* tell("quota-topology", minSums(check));
-    if (gates.ElasticQuotaGuaranteeUsage)
-      yield* tell("quota-topology", optional(guaranteeTrouble(quota, tree)));
-  }
+  if (quota.name === rootQuota) return [];
+  const rule = (name: Refusal["rule"], messages: () => Iterable<string>) => () => first(name, messages());
+  const alone = [
+    rule("quota-topology", () => parentFlag(check)),
+    rule("quota-topology", () => treeIds(check)),
+  ];
+  if (quota.parent === rootQuota && !quota.isParent) return alone;
+  const isBound = !quota.isForced && !quota.isRoot;
+  return [
+    ...alone,
+    rule("quota-topology", () => parentExists(check)),
+    rule("quota-cycle", () => cycle(check)),
+    rule("quota-topology", () => keySets(check)),
+    ...(gates.ElasticQuotaChildMaxWithinParent
+      ? [rule("quota-child-max", () => maxWithinParent(check))]
+      : []),
+    ...(isBound ? [rule("quota-topology", () => minSums(check))] : []),
+    ...(isBound && gates.ElasticQuotaGuaranteeUsage
+      ? [rule("quota-topology", () => optional(guaranteeTrouble(quota, tree)))]
+      : []),
+  ];
 }
 
-function* tell(rule: Refusal["rule"], messages: Iterable<string>): Generator<Refusal> {
+function* first(rule: Refusal["rule"], messages: Iterable<string>): Generator<Refusal> {
   for (const message of messages) {
     yield { rule, message };
     return;
