@@ -161,7 +161,8 @@ const slo = (data: Record<string, unknown>): BorderOptions => ({
   ],
 });
 
-async function relabel(world: BorderOptions, object: object, oldObject: object, operation = "UPDATE") {
+async function relabel(world: BorderOptions, object: object, oldObject: object | undefined) {
+  const operation = oldObject ? "UPDATE" : "CREATE";
   await using border = await startBorder(world);
   return await border.ask("/validate-node", { operation, object, oldObject });
 }
@@ -185,7 +186,7 @@ test("labels that put a node under two profiles of any key are refused", async (
   }
   const world = slo({ "colocation-config": { nodeConfigs: profiles("a", "b") } });
   assert.equal((await relabel(world, both, both)).allowed, true, "labels unchanged");
-  assert.equal((await relabel(world, both, labelled({}), "CREATE")).allowed, true, "creation is only logged");
+  assert.equal((await relabel(world, both, undefined)).allowed, true, "creation is only logged");
   assert.equal((await relabel(world, labelled({ a: "1" }), labelled({}))).allowed, true);
   assert.equal(
     (await relabel({ featureGates: "NodeValidatingWebhook=true" }, both, labelled({}))).allowed,

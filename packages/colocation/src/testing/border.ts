@@ -239,7 +239,8 @@ export function reviewOf(path: string, request: Readonly<Record<string, unknown>
 
 /** The object after the patch of an answer. */
 export function patched(object: unknown, response: Response): unknown {
-  const operations = response.patch ? JSON.parse(Buffer.from(response.patch, "base64").toString("utf8")) : [];
+  const text = response.patch ? Buffer.from(response.patch, "base64").toString("utf8") : "[]";
+  const operations: unknown = JSON.parse(text);
   return applyPatch(object, operations as never);
 }
 
