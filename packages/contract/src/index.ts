@@ -100,7 +100,9 @@ export {
   machineContainer,
   nodeLabel,
   setAnnotation,
+  shardAnnotation,
   systemNamespace,
+  workloadAnnotation,
 } from "./keys.ts";
 export {
   hasReached,

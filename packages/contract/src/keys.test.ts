@@ -15,6 +15,8 @@ test("every key has a writer and a reader in the catalogue, once", () => {
     ...Object.values(keys.nodeLabel),
     keys.hostTaint.key,
     ...Object.values(keys.setAnnotation),
+    ...Object.values(keys.workloadAnnotation),
+    ...Object.values(keys.shardAnnotation),
     ...Object.values(keys.finalizer),
     ...Object.values(keys.legacyLabel),
     ...Object.values(keys.legacyAnnotation),
