@@ -5,4 +5,10 @@
  *
  * It keeps nothing of its own: pods and ConfigMaps are the only state, so any replica may die and start at any time.
  */
-export { startWebhook, type RunningWebhook, type WebhookOptions, type WebhookRules } from "./start.ts";
+export {
+  startWebhook,
+  type ReaperTimes,
+  type RunningWebhook,
+  type WebhookOptions,
+  type WebhookRules,
+} from "./start.ts";

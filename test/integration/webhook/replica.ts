@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { request } from "node:https";
 import { join } from "node:path";
 import { reservePort } from "@cocoon/controlplane";
-import { eventually, type TestCluster } from "@cocoon/testkit";
+import { eventually } from "@cocoon/testkit";
 
 const main = join(import.meta.dirname, "../../../packages/webhook/src/main.ts");
 
@@ -20,7 +20,7 @@ export interface Replica extends AsyncDisposable {
 }
 
 export async function startReplica(
-  cluster: TestCluster,
+  kubeconfig: string,
   name: string,
   env: Readonly<Record<string, string>> = {},
 ): Promise<Replica> {
@@ -30,7 +30,7 @@ export async function startReplica(
     stdio: ["ignore", "pipe", "pipe"],
     env: {
       PATH: process.env["PATH"],
-      KUBECONFIG: cluster.kubeconfigPath,
+      KUBECONFIG: kubeconfig,
       LISTEN_ADDR: `127.0.0.1:${port}`,
       METRICS_ADDR: `127.0.0.1:${metricsPort}`,
       POD_NAME: name,

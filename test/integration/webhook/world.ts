@@ -1,24 +1,20 @@
-/** A cluster with the webhook installed as deploy/ registers it, only reached by URL instead of by Service. */
+/**
+ * A cluster with the webhook installed from deploy/: its rights, its registration. Only the replicas run here instead of
+ * in pods, with the token of their service account, and are reached by URL instead of by Service.
+ */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { systemNamespace } from "@cocoon/contract";
-import {
-  configMaps,
-  mutatingWebhookConfigurations,
-  openKubeClient,
-  validatingWebhookConfigurations,
-  type KubeConnection,
-  type WebhookConfiguration,
-} from "@cocoon/kube";
+import { configMaps, openKubeClient, type KubeConnection, type WebhookConfiguration } from "@cocoon/kube";
 import type { TestCluster } from "@cocoon/testkit";
-import { parseAllDocuments } from "yaml";
+import { parse, parseAllDocuments } from "yaml";
 import { installCrds } from "../contract/install-crds.ts";
 import { startReplica, type Replica } from "./replica.ts";
 import { startTestService, type TestService } from "./service.ts";
 
 const signal = new AbortController().signal;
-const manifest = join(import.meta.dirname, "../../../deploy/webhook/base/webhooks.yaml");
+const overlay = join(import.meta.dirname, "../../../deploy/webhook/overlays/built-in-certificates");
 
 export interface WebhookWorld extends AsyncDisposable {
   readonly cluster: TestCluster;
@@ -52,10 +48,9 @@ export async function buildWorld(cluster: TestCluster): Promise<WebhookWorld> {
   await using stack = new AsyncDisposableStack();
   const client = stack.use(await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal }));
   await installCrds(cluster);
-  const made = await cluster.kubectl(["create", "namespace", systemNamespace]);
-  assert.ok(made.code === 0 || made.stderr.includes("AlreadyExists"), made.stderr);
   const service = stack.use(await startTestService());
-  await register(client, service.url);
+  await install(cluster, service.url);
+  const account = await accountKubeconfig(cluster);
   const owned = stack.move();
   const replicas: Replica[] = [];
   return {
@@ -63,7 +58,7 @@ export async function buildWorld(cluster: TestCluster): Promise<WebhookWorld> {
     client,
     service,
     addReplica: async (name, env) => {
-      const replica = owned.use(await startReplica(cluster, name, env));
+      const replica = owned.use(await startReplica(account, name, env));
       await replica.ready();
       service.add(replica.port);
       replicas.push(replica);
@@ -76,20 +71,39 @@ export async function buildWorld(cluster: TestCluster): Promise<WebhookWorld> {
   };
 }
 
-const types = {
-  MutatingWebhookConfiguration: mutatingWebhookConfigurations,
-  ValidatingWebhookConfiguration: validatingWebhookConfigurations,
-};
+async function install(cluster: TestCluster, url: string): Promise<void> {
+  const built = await cluster.kubectl(["kustomize", overlay]);
+  assert.equal(built.code, 0, built.stderr);
+  const items = parseAllDocuments(built.stdout).map((document) => {
+    const object = document.toJS() as WebhookConfiguration;
+    if (!object.webhooks) return object;
+    const webhooks = object.webhooks.map((webhook) => ({
+      ...webhook,
+      clientConfig: { url: `${url}${webhook.clientConfig.service?.path ?? ""}` },
+    }));
+    return { ...object, webhooks };
+  });
+  const input = JSON.stringify({ apiVersion: "v1", kind: "List", items });
+  const applied = await cluster.kubectl(["apply", "-f", "-"], { input });
+  assert.equal(applied.code, 0, applied.stderr);
+}
 
-async function register(client: KubeConnection, url: string): Promise<void> {
-  for (const document of parseAllDocuments(readFileSync(manifest, "utf8"))) {
-    const object = document.toJS() as WebhookConfiguration & { kind: keyof typeof types };
-    const webhooks = object.webhooks?.map((webhook) => {
-      const path = webhook.clientConfig.service?.path ?? "";
-      return { ...webhook, clientConfig: { url: `${url}${path}` } };
-    });
-    await client.create(types[object.kind], { ...object, webhooks: webhooks ?? [] }, { signal });
-  }
+/** With no more rights than deploy/ gives. */
+async function accountKubeconfig(cluster: TestCluster): Promise<string> {
+  const made = await cluster.kubectl([
+    "-n",
+    systemNamespace,
+    "create",
+    "token",
+    "cocoon-webhook",
+    "--duration=4h",
+  ]);
+  assert.equal(made.code, 0, made.stderr);
+  const config = parse(cluster.kubeconfig) as { users: { user: object }[] };
+  const users = config.users.map((each) => ({ ...each, user: { token: made.stdout.trim() } }));
+  const path = join(cluster.layout.directory, "webhook.kubeconfig");
+  writeFileSync(path, JSON.stringify({ ...config, users }), { mode: 0o600 });
+  return path;
 }
 
 async function readEntries(client: KubeConnection): Promise<StoredEntry[]> {

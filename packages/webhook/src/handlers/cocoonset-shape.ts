@@ -49,7 +49,6 @@ export const setShape = z.object({
   spec: spec.nullish(),
 });
 
-export type SetShape = z.output<typeof setShape>;
 export type SpecShape = z.output<typeof spec>;
 export type AgentShape = z.output<typeof agent>;
 export type ToolboxShape = z.output<typeof toolbox>;

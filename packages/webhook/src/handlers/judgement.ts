@@ -1,7 +1,7 @@
 /** A verdict with the words under which it is counted: exactly one sample per request. */
 import { allow, deny, type Denied, type DenyOptions, type Verdict } from "@cocoon/kube/admission";
 
-export type Result = "allow" | "deny" | "error" | "skipped";
+type Result = "allow" | "deny" | "error" | "skipped";
 export type Reason =
   | "operation"
   | "kind"

@@ -12,7 +12,7 @@ export interface HibernationRules {
   readonly doubtAbout: (namespace: string, pod: string) => string | undefined;
 }
 
-export interface ExistingHibernation {
+interface ExistingHibernation {
   readonly metadata: { readonly name: string; readonly deletionTimestamp?: string };
 }
 

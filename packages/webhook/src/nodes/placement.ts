@@ -44,7 +44,7 @@ export interface PlaceRequest {
 
 export type Placed = { readonly kind: "placed"; readonly placement: Placement } | { readonly kind: "prove" };
 
-export interface NodeSource {
+interface NodeSource {
   get(name: string): NodeFacts | undefined;
   inPool(pool: string): readonly NodeFacts[];
 }

@@ -17,7 +17,7 @@ export interface ImportOptions {
   readonly log: Logger;
 }
 
-export const olderStoreName = "cocoon-vm-affinity";
+const olderStoreName = "cocoon-vm-affinity";
 
 export async function importOlderStores(options: ImportOptions, { signal }: Abortable): Promise<void> {
   const { client } = options;

@@ -37,9 +37,10 @@ export class ClaimRound {
     return request.lineage.form === "slot" ? this.#planSlot(request) : this.#planPod(request);
   }
 
-  #again(request: ClaimRequest, { entry }: Held): Plan {
+  #again(request: ClaimRequest, held: Held): Plan {
+    const { entry } = held;
     const placement = this.#context.placement.keep(entry.node, request.shape);
-    return { kind: "held", granted: { entry, placement } };
+    return { kind: "held", granted: { entry, placement }, held };
   }
 
   #planPod(request: ClaimRequest): Plan {
@@ -56,7 +57,7 @@ export class ClaimRound {
     const otherUid = held && isOtherObject(held, request) && occupancyOf(held, pods).kind !== "gone";
     if (otherUid)
       return refuse("conflict", collisionText(vmName, `an earlier ${held.entry.owner.kind} of that name`));
-    return this.#grant(request, { slot: request.ordinal, vmName, held, fresh: held === undefined });
+    return this.#grant(request, { slot: request.ordinal, vmName, held });
   }
 
   #planSlot(request: ClaimRequest): Plan {
@@ -65,9 +66,9 @@ export class ClaimRound {
     if (holder !== undefined) return refuse("conflict", collisionText(`${slotPrefixOf(lineage)}…`, holder));
     const view = this.#viewOf(request);
     const same = podName === "" ? undefined : view.slotOf(podName);
-    if (same) return this.#takeOver(request, same, view);
+    if (same) return this.#takeOver(request, same);
     const vacant = view.takeVacant();
-    if (vacant) return this.#undoOnDetour(this.#takeOver(request, vacant, view), () => view.giveBack(vacant));
+    if (vacant) return this.#undoOnDetour(this.#takeOver(request, vacant), () => view.giveBack(vacant));
     const wait = this.#mustWait(request, view);
     if (wait) return wait;
     return this.#newSlot(request, view);
@@ -79,7 +80,7 @@ export class ClaimRound {
     const vmName = vmNameOf(request.lineage, slot);
     const trouble = vmNameTrouble(vmName);
     if (trouble !== undefined) return refuse("invalid", trouble);
-    const plan = this.#grant(request, { slot, vmName, held: undefined, fresh: !view.known });
+    const plan = this.#grant(request, { slot, vmName, held: undefined });
     return this.#undoOnDetour(plan, () => view.giveBackNumber(slot));
   }
 
@@ -88,9 +89,9 @@ export class ClaimRound {
     return plan;
   }
 
-  #takeOver(request: ClaimRequest, held: Held, view: LineageView): Plan {
+  #takeOver(request: ClaimRequest, held: Held): Plan {
     const { slot, vmName } = held.entry;
-    return this.#grant(request, { slot, vmName, held, fresh: !view.known });
+    return this.#grant(request, { slot, vmName, held });
   }
 
   /** Only while the owner's pods are fewer than it wants and the missing ones are still on their way out. */
@@ -118,7 +119,7 @@ export class ClaimRound {
     return view;
   }
 
-  #grant(request: ClaimRequest, { slot, vmName, held, fresh }: Choice): Plan {
+  #grant(request: ClaimRequest, { slot, vmName, held }: Choice): Plan {
     const foreign = held ? undefined : foreignPod(request.lineage, vmName, this.#context);
     if (foreign !== undefined) return refuse("conflict", collisionText(vmName, foreign));
     const { placement: rules, now } = this.#context;
@@ -143,7 +144,7 @@ export class ClaimRound {
       lastGone: this.#lastGoneOf(held, request),
     };
     const granted: Granted = { entry, placement: placed.placement };
-    return { kind: "put", granted, replaces: held, fresh };
+    return { kind: "put", granted, replaces: held };
   }
 
   /** Since when the predecessor is gone; one that never had a pod leaves what it found. */
@@ -159,7 +160,6 @@ interface Choice {
   readonly slot: number;
   readonly vmName: string;
   readonly held: Held | undefined;
-  readonly fresh: boolean;
 }
 
 function isOtherObject({ entry }: Held, { lineage }: ClaimRequest): boolean {

@@ -21,7 +21,7 @@ export interface ClaimRequest {
   readonly learned: Learned;
 }
 
-export interface Learned {
+interface Learned {
   look?: LiveLook;
   /** Whether the snapshot of a machine is in the registry; false also when nobody could be asked. */
   readonly proofs: Map<string, boolean>;
@@ -34,14 +34,12 @@ export interface Granted {
 
 export type Plan =
   /** The same admission was granted before. */
-  | { readonly kind: "held"; readonly granted: Granted }
+  | { readonly kind: "held"; readonly granted: Granted; readonly held: Held }
   | {
       readonly kind: "put";
       readonly granted: Granted;
       /** The reservation that is taken over, in its shard; undefined: a new one. */
       readonly replaces: Held | undefined;
-      /** Nobody of this lineage had a name in this pool: others may be taking it in another one. */
-      readonly fresh: boolean;
     }
   | { readonly kind: "refuse"; readonly code: FaultCode; readonly message: string }
   /** The owner seems to be complete: ask the API server which of its pods are still there. */

@@ -121,10 +121,6 @@ export interface Lineage {
   readonly form: "slot" | "pod";
 }
 
-export function lineageOf({ namespace, owner, deployment }: Entry): Lineage {
-  return { namespace, owner, form: deployment === "" ? "pod" : "slot" };
-}
-
 /** Two objects of the same name that followed each other are one lineage; their uid tells them apart. */
 export function lineageKey({ namespace, owner }: Pick<Lineage, "namespace" | "owner">): string {
   return `${owner.kind} ${namespace}/${owner.name}`;

@@ -23,8 +23,6 @@ export class LineageView {
   readonly terminating: SlimPod[] = [];
   /** Slots with a pod, or with one to come. */
   active = 0;
-  /** Whether this lineage has a name in this pool at all. */
-  known = false;
   #lowest = 0;
 
   constructor(options: ViewOptions) {
@@ -41,7 +39,6 @@ export class LineageView {
   #count(held: Held): void {
     const { pool, ledger, pods, look } = this.#options;
     const { entry } = held;
-    if (entry.pool === pool) this.known = true;
     if (entry.pod !== "") this.#byPod.set(entry.pod, held);
     const occupancy = occupancyOf(held, pods, look);
     if (occupancy.kind === "terminating") this.terminating.push(occupancy.pod);

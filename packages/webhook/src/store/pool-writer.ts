@@ -19,6 +19,8 @@ import type { Witness } from "./witness.ts";
 /** What a task comes to when it is decided. */
 export type Decision<T> =
   | { readonly kind: "done"; readonly value: T }
+  /** It was written before, perhaps without an answer: good once nobody else can have been earlier. */
+  | { readonly kind: "confirm"; readonly held: Held; readonly value: T }
   | {
       readonly kind: "write";
       /** Where it is now; undefined: a new one. */
@@ -122,6 +124,10 @@ export class PoolWriter {
       const decision = item.task.decide(round);
       if (decision.kind === "done") {
         item.resolve(decision.value);
+        continue;
+      }
+      if (decision.kind === "confirm") {
+        this.#confirm(item, decision);
         continue;
       }
       const { held, entry } = decision;
@@ -255,16 +261,26 @@ export class PoolWriter {
     for (const write of writes) {
       const { item, decision } = write;
       if (decision.entry) ledger.end(decision.entry, true);
-      if (decision.verify || (isNewShard && decision.entry)) this.#verify(write, made);
+      const { name = "", resourceVersion = "0" } = made.metadata;
+      if (decision.verify || (isNewShard && decision.entry))
+        this.#verify(write, { shard: name, version: BigInt(resourceVersion) });
       else item.resolve(decision.value);
     }
   }
 
+  #confirm(item: Item, { held, value }: Extract<Decision<unknown>, { kind: "confirm" }>): void {
+    const { entry, shard } = held;
+    const version = this.#options.context.ledger.shard(shard)?.version ?? 0n;
+    const decision = { kind: "write", held: undefined, entry, value, verify: true } as const;
+    this.#verify({ item, decision }, { shard, version });
+  }
+
   /** Answers when no earlier claim of the same name can turn up any more. */
-  #verify(write: PlannedWrite, made: ConfigMap): void {
+  #verify(
+    write: PlannedWrite,
+    { shard, version }: { readonly shard: string; readonly version: bigint },
+  ): void {
     const { witness, writes, signal, log, pool } = this.#options;
-    const version = BigInt(made.metadata.resourceVersion ?? "0");
-    const shard = made.metadata.name ?? "";
     const check = () => {
       clearTimeout(timer);
       this.#conclude(write, shard);

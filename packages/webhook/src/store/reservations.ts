@@ -127,12 +127,14 @@ function poolOf({ shard, entry }: Held, ledger: PlanContext["ledger"]): string {
 }
 
 function asDecision(plan: Plan): Decision<Plan> {
+  if (plan.kind === "held") return { kind: "confirm", held: plan.held, value: plan };
   if (plan.kind !== "put") return { kind: "done", value: plan };
   return {
     kind: "write",
     held: plan.replaces,
     entry: plan.granted.entry,
     value: plan,
-    verify: plan.fresh,
+    // Pools are written independently of each other: the same new name may be on its way in another one.
+    verify: plan.replaces === undefined,
   };
 }

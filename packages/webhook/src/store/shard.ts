@@ -10,7 +10,7 @@
 import { nodeLabel, shardAnnotation, systemNamespace } from "@cocoon/contract";
 import type { ConfigMap } from "@cocoon/kube";
 
-export const managedBy = { key: "app.kubernetes.io/managed-by", value: "cocoon-webhook" } as const;
+const managedBy = { key: "app.kubernetes.io/managed-by", value: "cocoon-webhook" } as const;
 export const shardSelector: string = `${managedBy.key}=${managedBy.value}`;
 
 const namePrefix = "cocoon-affinity-";
