@@ -95,7 +95,18 @@ type Random = () => number;
 export function mutateReview(seed: object | undefined, random: Random): Buffer {
   const value = structuredClone(seed);
   const changes = 1 + Math.floor(random() * 4);
-  for (let index = 0; index < changes; index += 1) mutateOnce(value, random);
+  const { request } = value as { request: { object: object; oldObject?: object } };
+  // Mostly in the objects: what is broken around them does not reach the rules.
+  const places = [
+    value,
+    request,
+    request.object,
+    request.object,
+    request.object,
+    request.oldObject ?? request.object,
+  ];
+  for (let index = 0; index < changes; index += 1)
+    mutateOnce(places[Math.floor(random() * places.length)], random);
   const text = Buffer.from(JSON.stringify(value));
   if (random() < 0.1) text[Math.floor(random() * text.length)] = Math.floor(random() * 256);
   return random() < 0.03 ? text.subarray(0, Math.floor(random() * text.length)) : text;

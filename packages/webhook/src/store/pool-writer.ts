@@ -10,33 +10,20 @@ import { Fault, messageOf, toFault, type Logger } from "@cocoon/core";
 import type { ConfigMap } from "@cocoon/kube";
 import { rivalOf } from "./collisions.ts";
 import { ClaimRound, type PlanContext } from "./claim-plan.ts";
-import { keyOfEntry, writeEntry, type Entry } from "./entry.ts";
-import type { Held } from "./ledger.ts";
+import { keyOfEntry } from "./entry.ts";
 import { shardCapacity, shardName } from "./shard.ts";
 import { openShardOf, type OpenShard, type ShardWrites } from "./shard-writes.ts";
+import {
+  changeOf,
+  putsOf,
+  removalsOf,
+  withdrawal,
+  type Decision,
+  type Item,
+  type PlannedWrite,
+  type Task,
+} from "./task.ts";
 import type { Witness } from "./witness.ts";
-
-/** What a task comes to when it is decided. */
-export type Decision<T> =
-  | { readonly kind: "done"; readonly value: T }
-  /** It was written before, perhaps without an answer: good once nobody else can have been earlier. */
-  | { readonly kind: "confirm"; readonly held: Held; readonly value: T }
-  | {
-      readonly kind: "write";
-      /** Where it is now; undefined: a new one. */
-      readonly held: Held | undefined;
-      /** Undefined: removed. */
-      readonly entry: Entry | undefined;
-      readonly value: T;
-      /** Somebody may be taking the same name elsewhere: answered only when that is known. */
-      readonly verify: boolean;
-    };
-
-export interface Task<T> {
-  readonly decide: (round: ClaimRound) => Decision<T>;
-  /** Nobody waits any more: not decided again. */
-  readonly signal: AbortSignal;
-}
 
 export interface PoolWriterOptions {
   readonly pool: string;
@@ -46,18 +33,6 @@ export interface PoolWriterOptions {
   readonly log: Logger;
   readonly signal: AbortSignal;
   readonly batchSize?: number;
-}
-
-interface Item {
-  readonly task: Task<unknown>;
-  readonly resolve: (value: unknown) => void;
-  readonly reject: (error: unknown) => void;
-  attempts: number;
-}
-
-interface PlannedWrite {
-  readonly item: Item;
-  readonly decision: Extract<Decision<unknown>, { kind: "write" }>;
 }
 
 const mostAttempts = 50;
@@ -117,19 +92,8 @@ export class PoolWriter {
     const groups = new Map<string, PlannedWrite[]>();
     const touched = new Set<string>();
     for (const item of batch) {
-      if (item.task.signal.aborted) {
-        item.reject(item.task.signal.reason);
-        continue;
-      }
-      const decision = item.task.decide(round);
-      if (decision.kind === "done") {
-        item.resolve(decision.value);
-        continue;
-      }
-      if (decision.kind === "confirm") {
-        this.#confirm(item, decision);
-        continue;
-      }
+      const decision = this.#settleOrPlan(item, round);
+      if (!decision) continue;
       const { held, entry } = decision;
       const place = held ? `${held.shard} ${held.key}` : `new ${entry?.vmName ?? ""}`;
       if (touched.has(place)) {
@@ -143,6 +107,21 @@ export class PoolWriter {
       else groups.set(held?.shard ?? "", [{ item, decision }]);
     }
     return groups;
+  }
+
+  /** The write that a task comes to; undefined when it was answered without one. */
+  #settleOrPlan(item: Item, round: ClaimRound): PlannedWrite["decision"] | undefined {
+    const { task, resolve, reject } = item;
+    try {
+      task.signal.throwIfAborted();
+      const decision = task.decide(round);
+      if (decision.kind === "write") return decision;
+      if (decision.kind === "confirm") this.#confirm(item, decision);
+      else resolve(decision.value);
+    } catch (error) {
+      reject(error);
+    }
+    return undefined;
   }
 
   async #writeNew(writes: readonly PlannedWrite[]): Promise<void> {
@@ -322,33 +301,4 @@ export class PoolWriter {
       .shardsOf(this.#options.pool)
       .some(({ index, sealed }) => (index < mine.index ? !sealed : index > mine.index && !mine.sealed));
   }
-}
-
-function withdrawal(held: Held | undefined, before: Held | undefined): Decision<void> {
-  if (!held) return { kind: "done", value: undefined };
-  const entry = before && before.shard === held.shard ? before.entry : undefined;
-  return { kind: "write", held, entry, value: undefined, verify: false };
-}
-
-function changeOf(
-  writes: readonly PlannedWrite[],
-  seal: boolean,
-): { data: Record<string, string | null>; seal: boolean } {
-  const data: Record<string, string | null> = {};
-  for (const key of removalsOf(writes)) data[key] = null;
-  for (const { key, text } of putsOf(writes)) data[key] = text;
-  return { data, seal };
-}
-
-function putsOf(writes: readonly PlannedWrite[]): { key: string; text: string; entry: Entry }[] {
-  return writes.flatMap(({ decision: { entry } }) =>
-    entry ? [{ key: keyOfEntry(entry), text: writeEntry(entry), entry }] : [],
-  );
-}
-
-/** Also the key under which another implementation kept what is written under ours now. */
-function removalsOf(writes: readonly PlannedWrite[]): string[] {
-  return writes.flatMap(({ decision: { held, entry } }) =>
-    held && (!entry || keyOfEntry(entry) !== held.key) ? [held.key] : [],
-  );
 }

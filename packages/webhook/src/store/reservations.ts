@@ -6,7 +6,8 @@ import type { PlanContext } from "./claim-plan.ts";
 import type { ClaimRequest, Granted, Plan } from "./claim-request.ts";
 import type { Entry } from "./entry.ts";
 import type { Held } from "./ledger.ts";
-import { PoolWriter, type Decision } from "./pool-writer.ts";
+import { PoolWriter } from "./pool-writer.ts";
+import type { Decision } from "./task.ts";
 import type { ShardWrites } from "./shard-writes.ts";
 import type { Witness } from "./witness.ts";
 

@@ -85,13 +85,10 @@ export class ConfigMapServer {
       this.conflicts += 1;
       throw new Fault("conflict", `${name} has changed`);
     }
-    const changes = Object.entries(body.data ?? {}) as [string, string | null][];
-    const data = Object.fromEntries(
-      [...Object.entries(now.data ?? {}), ...changes].filter(
-        ([key, value]) => value !== null && (body.data?.[key] ?? "") !== null,
-      ),
-    ) as Record<string, string>;
-    for (const [key, value] of changes) if (value === null) delete data[key];
+    const data: Record<string, string> = { ...now.data };
+    for (const [key, value] of Object.entries(body.data ?? {}) as [string, string | null][])
+      if (value === null) delete data[key];
+      else data[key] = value;
     const annotations = { ...now.metadata.annotations, ...body.metadata.annotations };
     return this.#store({ ...now, metadata: { ...now.metadata, annotations }, data });
   }
