@@ -6,13 +6,18 @@ export interface WebhookMetrics {
   readonly reservations: Counter<"pool">;
   readonly releases: Counter<"pool">;
   readonly storeWrites: Counter;
-  readonly held: Gauge;
   readonly duplicates: Gauge;
 }
 
-export function createWebhookMetrics(registry: Registry): WebhookMetrics {
+export function createWebhookMetrics(registry: Registry, held: () => number): WebhookMetrics {
   const registers = [registry];
   const name = (rest: string) => `cocoon_webhook_${rest}`;
+  const entries: Gauge = new Gauge({
+    name: name("affinity_entries"),
+    help: "Reservations that are held.",
+    registers,
+    collect: () => entries.set(held()),
+  });
   return {
     admission: new Counter({
       name: name("admission_total"),
@@ -37,7 +42,6 @@ export function createWebhookMetrics(registry: Registry): WebhookMetrics {
       help: "Writes to the ConfigMaps that hold the reservations; one may carry many.",
       registers,
     }),
-    held: new Gauge({ name: name("affinity_entries"), help: "Reservations that are held.", registers }),
     duplicates: new Gauge({
       name: name("duplicate_vm_names"),
       help: "Machine names that more than one pod carries; anything but 0 is a fault.",

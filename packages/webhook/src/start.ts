@@ -64,15 +64,20 @@ export async function startWebhook(options: WebhookOptions): Promise<RunningWebh
   const { client, rules, log = silentLogger, signal } = options;
   await using stack = new AsyncDisposableStack();
   const registry = options.metrics ?? createRegistry("cocoon-webhook");
-  const metrics = createWebhookMetrics(registry);
   const caches = stack.use(await openWebhookCaches(client, { log, signal }));
   const model = stack.use(buildModel(caches, { pinMode: rules.pin }));
+  const metrics = createWebhookMetrics(registry, () => model.ledger.size);
   const events = stack.use(
     startEventRecorder({ client, log, component: "cocoon-webhook", host: options.replica, registry }),
   );
   const stopping = new AbortController();
   stack.defer(() => stopping.abort());
-  const writes = new ShardWrites({ client, ledger: model.ledger, count: () => metrics.storeWrites.inc() });
+  const writes = new ShardWrites({
+    client,
+    ledger: model.ledger,
+    count: () => metrics.storeWrites.inc(),
+    signal: stopping.signal,
+  });
   const reservations = new Reservations({
     client,
     context: model.context,

@@ -2,6 +2,7 @@
 import { type Abortable } from "@cocoon/core";
 import type { KubeClient } from "@cocoon/kube";
 import { z } from "zod";
+import { Coalesced } from "../coalesced.ts";
 import type { LiveLook } from "./occupancy.ts";
 
 const listSchema = z.object({
@@ -22,6 +23,26 @@ const timeoutMs = 5_000;
 export interface LookedPod {
   readonly uid: string;
   readonly annotations: Readonly<Record<string, string>>;
+}
+
+/** Looks that are shared by those who ask about the same namespace. */
+export class Looks {
+  readonly #byNamespace = new Map<string, Coalesced<LiveLook>>();
+  readonly #client: KubeClient;
+  readonly #signal: AbortSignal;
+
+  constructor(client: KubeClient, { signal }: Abortable) {
+    this.#client = client;
+    this.#signal = signal;
+  }
+
+  at(namespace: string): Promise<LiveLook> {
+    const known = this.#byNamespace.get(namespace);
+    if (known) return known.ask();
+    const looks = new Coalesced(() => lookAtPods(this.#client, namespace, { signal: this.#signal }));
+    this.#byNamespace.set(namespace, looks);
+    return looks.ask();
+  }
 }
 
 export async function lookAtPods(

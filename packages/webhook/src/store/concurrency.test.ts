@@ -42,7 +42,7 @@ function startReplica(server: ConfigMapServer): Replica {
   const reservations = new Reservations({
     client,
     context: { ledger, sets, pods, placement, now: () => new Date(0) },
-    writes: new ShardWrites({ client, ledger, count: () => undefined }),
+    writes: new ShardWrites({ client, ledger, count: () => undefined, signal }),
     witness,
     isInRegistry: () => Promise.resolve(false),
     log: silentLogger,

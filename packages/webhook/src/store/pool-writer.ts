@@ -206,7 +206,7 @@ export class PoolWriter {
     }
     if (!raced && !fault.traits.retry) return this.#reject(writes, fault);
     try {
-      if (code === "alreadyExists") await shards.refreshAll(pool, { signal });
+      if (code === "alreadyExists") await shards.refreshPool(pool, { signal });
       else await shards.refresh(name, { signal });
       if (code === "alreadyExists" && context.ledger.shard(name)?.pool !== pool) this.#occupied.add(name);
       this.#again(writes);
@@ -259,7 +259,7 @@ export class PoolWriter {
     write: PlannedWrite,
     { shard, version }: { readonly shard: string; readonly version: bigint },
   ): void {
-    const { witness, writes, signal, log, pool } = this.#options;
+    const { witness, writes, log, pool } = this.#options;
     const check = () => {
       clearTimeout(timer);
       this.#conclude(write, shard);
@@ -268,7 +268,7 @@ export class PoolWriter {
     const timer = setTimeout(() => {
       cancel();
       log.debug({ pool }, "the watch is behind, asking the API server");
-      writes.refreshAll(undefined, { signal }).then(check, write.item.reject);
+      writes.refreshEverything().then(check, write.item.reject);
     }, verifyTimeoutMs);
     cancel = witness.when(version, check);
   }

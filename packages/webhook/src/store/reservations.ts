@@ -1,7 +1,7 @@
 /** Reservations for those who admit pods and for those who tidy up: one writer per pool behind it. */
-import { Fault, type Abortable, type Logger } from "@cocoon/core";
+import { Fault, orAborted, type Abortable, type Logger } from "@cocoon/core";
 import type { KubeClient } from "@cocoon/kube";
-import { lookAtPods } from "../pods/live-look.ts";
+import { Looks } from "../pods/live-look.ts";
 import type { PlanContext } from "./claim-plan.ts";
 import type { ClaimRequest, Granted, Plan } from "./claim-request.ts";
 import type { Entry } from "./entry.ts";
@@ -34,9 +34,11 @@ const mostPools = 256;
 export class Reservations {
   readonly #options: ReservationsOptions;
   readonly #writers = new Map<string, PoolWriter>();
+  readonly #looks: Looks;
 
   constructor(options: ReservationsOptions) {
     this.#options = options;
+    this.#looks = new Looks(options.client, options);
   }
 
   /** Repeatable with the same claim. Throws when the store could not be written. */
@@ -58,8 +60,8 @@ export class Reservations {
     plan: Extract<Plan, { kind: "look" | "prove" }>,
     signal: AbortSignal,
   ): Promise<void> {
-    const { client, isInRegistry } = this.#options;
-    if (plan.kind === "look") learned.look = await lookAtPods(client, lineage.namespace, { signal });
+    const { isInRegistry } = this.#options;
+    if (plan.kind === "look") learned.look = await orAborted(this.#looks.at(lineage.namespace), { signal });
     else learned.proofs.set(plan.vmName, await isInRegistry(plan.vmName, { signal }));
   }
 

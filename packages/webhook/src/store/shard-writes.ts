@@ -2,20 +2,30 @@
 import { nodeLabel, systemNamespace } from "@cocoon/contract";
 import { isFault, type Abortable } from "@cocoon/core";
 import { configMaps, type ConfigMap, type KubeClient } from "@cocoon/kube";
+import { Coalesced } from "../coalesced.ts";
 import type { Ledger } from "./ledger.ts";
 import { newShard, shardName, shardPatch, shardSelector, type ShardChange } from "./shard.ts";
 
 const writeTimeoutMs = 4_000;
 
+export interface ShardWritesOptions extends Abortable {
+  readonly client: KubeClient;
+  readonly ledger: Ledger;
+  /** Called for every write that is sent. */
+  readonly count: () => void;
+}
+
 export class ShardWrites {
   readonly #client: KubeClient;
   readonly #ledger: Ledger;
   readonly #count: () => void;
+  readonly #everything: Coalesced<void>;
 
-  constructor({ client, ledger, count }: { client: KubeClient; ledger: Ledger; count: () => void }) {
+  constructor({ client, ledger, count, signal }: ShardWritesOptions) {
     this.#client = client;
     this.#ledger = ledger;
     this.#count = count;
+    this.#everything = new Coalesced(() => this.#refreshAll(undefined, { signal }));
   }
 
   /** `alreadyExists` when somebody was faster. */
@@ -53,8 +63,16 @@ export class ShardWrites {
     }
   }
 
-  /** Looks at all shards again, of one pool or of all. */
-  async refreshAll(pool: string | undefined, options: Abortable): Promise<void> {
+  refreshPool(pool: string, options: Abortable): Promise<void> {
+    return this.#refreshAll(pool, options);
+  }
+
+  /** Looks at the shards of all pools again; those who ask at the same time share it. */
+  refreshEverything(): Promise<void> {
+    return this.#everything.ask();
+  }
+
+  async #refreshAll(pool: string | undefined, options: Abortable): Promise<void> {
     const labelSelector = pool === undefined ? shardSelector : `${shardSelector},${nodeLabel.pool}=${pool}`;
     const pages = this.#client.pages(configMaps, { namespace: systemNamespace, labelSelector, ...options });
     const found = new Set<string>();
