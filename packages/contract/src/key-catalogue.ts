@@ -104,6 +104,18 @@ const podAnnotations: readonly Row[] = [
     "ours: digest of the snapshot the machine sleeps in",
   ],
   [annotation.idleSince, "kubelet", "operator", "ours: time since which the machine has been idle"],
+  [
+    annotation.logs,
+    "users",
+    "kubelet",
+    "ours: `console` shows the console where the guest has a journal as well",
+  ],
+  [
+    annotation.restoredFrom,
+    "kubelet",
+    "kubelet",
+    "ours: id of the snapshot the machine was last woken from; an old node compares before it lets go of its VM",
+  ],
 ];
 
 const setAnnotations: readonly Row[] = [

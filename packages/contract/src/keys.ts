@@ -80,6 +80,8 @@ export const annotation = {
   // Ours; the Go systems do not know them.
   snapshotDigest: `${vmPrefix}/snapshot-digest`,
   idleSince: `${vmPrefix}/idle-since`,
+  logs: `${vmPrefix}/logs`,
+  restoredFrom: `${vmPrefix}/restored-from`,
 } as const;
 
 /** Annotations of a CocoonSet: private to the operator, readable by all. */

@@ -48,7 +48,8 @@ async function openJournal({ runtime, vmId }: LogTarget, options: LogOptions): P
     program.stdout.once("close", end);
     return program.stdout;
   } catch (error) {
-    if (isFault(error, "notSupported") || isFault(error, "timeout")) return undefined;
+    const none = (["notSupported", "timeout", "notFound"] as const).some((code) => isFault(error, code));
+    if (none) return undefined;
     throw error;
   }
 }

@@ -62,7 +62,8 @@ async function addForward(
 // oxlint-disable-next-line max-params -- host and port
 function open(host: string, port: number, { signal }: Abortable): Promise<Duplex> {
   return new Promise((resolve, reject) => {
-    const socket = connect({ host, port, noDelay: true });
+    // Half open: a guest that has said all it has to say may still listen.
+    const socket = connect({ host, port, noDelay: true, allowHalfOpen: true });
     const giveUp = () => {
       socket.destroy();
       reject(signal.reason instanceof Error ? signal.reason : new Error("aborted"));
