@@ -170,6 +170,13 @@ test("logs show the console: its end, live, and with times", async () => {
   });
   const tail = await guest.kubectl(ask, ["logs", guest.pod, "--tail=1"]);
   assert.equal(tail.stdout.split("\n").filter(Boolean).length, 1, tail.stdout);
+  const dated = await guest.kubectl(ask, ["logs", guest.pod, "--tail=1", "--timestamps"]);
+  assert.match(dated.stdout, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z /);
+  // What was there at the last look is older than the last moment.
+  await eventually(async () => {
+    const recent = await guest.kubectl(ask, ["logs", guest.pod, "--since=1s"]);
+    assert.doesNotMatch(recent.stdout, new RegExp(`${mark}-one`));
+  });
   const follower = guest.start(ask, ["logs", "-f", "--tail=1", guest.pod]);
   let text = "";
   follower.stdout?.setEncoding("utf8").on("data", (piece: string) => (text += piece));

@@ -142,7 +142,7 @@ test("a lost node that comes back lets go of a VM that went on elsewhere from ex
 test("a restart adopts every machine and restarts none", async () => {
   await using world = await openWorld(cluster);
   const node = await world.newNode();
-  const machines = count({ small: 5, full: 20 });
+  const machines = count({ small: 3, full: 20 });
   const names = Array.from({ length: machines }, (_each, index) => `m${index}`);
   for (const name of names)
     await world.apply(machinePod(name, node.name, runMachine(`vk-${world.namespace.name}-${name}`)));

@@ -1,6 +1,5 @@
 /** `kubectl port-forward`, and what a client behind it sees. */
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { eventually, runCommand, temporaryDirectory } from "@cocoon/testkit";
@@ -53,6 +52,7 @@ export async function talk(port: number, body: Uint8Array): Promise<Buffer> {
   socket.on("error", () => undefined);
   socket.on("end", () => socket.destroy());
   socket.end(body);
-  await once(socket, "close");
+  // Not `once`: it takes an error, which a refused target is, for its own.
+  await new Promise((resolve) => socket.once("close", resolve));
   return Buffer.concat(received);
 }

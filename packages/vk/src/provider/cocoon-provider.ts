@@ -16,6 +16,7 @@ import type {
 } from "@cocoon/kubelet";
 import type { VmRuntime } from "@cocoon/vm";
 import { execInGuest } from "../guest/command.ts";
+import { ConsoleTimes } from "../guest/console-times.ts";
 import { guestLogs } from "../guest/logs.ts";
 import type { SshLogin } from "../guest/ssh.ts";
 import { drain, feed } from "../guest/streams.ts";
@@ -43,6 +44,7 @@ interface LiveGuest {
 
 export class CocoonProvider implements PodProvider {
   readonly #options: CocoonProviderOptions;
+  readonly #consoleTimes = new ConsoleTimes();
   readonly #startedAt = new Date().toISOString();
 
   constructor(options: CocoonProviderOptions) {
@@ -94,7 +96,7 @@ export class CocoonProvider implements PodProvider {
     const { runtime, log } = this.#options;
     if (options.follow) whileOpen(seat, options.signal);
     const console = guest.pod.metadata.annotations?.[annotation.logs] === "console";
-    return guestLogs({ runtime, vmId: guest.vmId, console, log }, options);
+    return guestLogs({ runtime, vmId: guest.vmId, console, times: this.#consoleTimes, log }, options);
   }
 
   async exec(
