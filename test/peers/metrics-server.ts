@@ -34,6 +34,7 @@ export async function startMetricsServer(cluster: TestCluster): Promise<AsyncDis
         `--kubelet-certificate-authority=${cluster.layout.pki}/ca.crt`,
         "--kubelet-use-node-status-port",
         "--metric-resolution=10s",
+        "--kubelet-request-timeout=5s",
       ],
       logFile: join(directory.path, "log"),
     }),
