@@ -120,6 +120,18 @@ const podAnnotations: readonly Row[] = [
     "operator",
     "ours: what the pod was built from; another text means drift",
   ],
+  [
+    annotation.logs,
+    "users",
+    "kubelet",
+    "ours: `console` shows the console where the guest has a journal as well",
+  ],
+  [
+    annotation.restoredFrom,
+    "kubelet",
+    "kubelet",
+    "ours: id of the snapshot the machine was last woken from; an old node compares before it lets go of its VM",
+  ],
 ];
 
 const setAnnotations: readonly Row[] = [

@@ -83,6 +83,8 @@ export const annotation = {
   idleSince: `${vmPrefix}/idle-since`,
   hibernateReason: `${vmPrefix}/hibernate-reason`,
   templateHash: `${setPrefix}/template-hash`,
+  logs: `${vmPrefix}/logs`,
+  restoredFrom: `${vmPrefix}/restored-from`,
 } as const;
 
 /** Annotation of a Deployment, StatefulSet or ReplicaSet whose pods are machines. */
