@@ -29,28 +29,28 @@ test("up makes a demo machine; it is entered, sleeps, wakes, survives down and u
     assert.equal(ran.code, 0, ran.stderr + ran.stdout);
     return ran.stdout;
   };
-  const inGuest = (script: string) => kubectl("exec", "demo", "--", "sh", "-c", script);
+  const inGuest = (script: string) => kubectl("exec", "demo-0", "--", "sh", "-c", script);
 
   const first = await npm(home, "up");
   assert.equal(first.code, 0, first.stderr + first.stdout);
-  assert.match(first.stdout, /exec -it demo/);
+  assert.match(first.stdout, /exec -it demo-0/);
   assert.match((await npm(home, "status")).stdout, /vk-node-2 +ready/);
   assert.equal((await npm(home, "doctor")).code, 0);
-  assert.match(await kubectl("get", "pod", "demo", "-o", "wide"), /1\/1 +Running/);
+  assert.match(await kubectl("get", "pod", "demo-0", "-o", "wide"), /1\/1 +Running/);
 
   await inGuest("echo kept > /root/note; sync; echo in-memory > /run/note");
-  await kubectl("annotate", "pod", "demo", "vm.cocoonstack.io/hibernate=true");
+  await kubectl("annotate", "pod", "demo-0", "vm.cocoonstack.io/hibernate=true");
   const lifecycle = () =>
     kubectl(
       "get",
       "pod",
-      "demo",
+      "demo-0",
       "-o",
       "jsonpath={.metadata.annotations.vm\\.cocoonstack\\.io/lifecycle-state}",
     );
   await eventually(async () => assert.equal(await lifecycle(), "hibernated"), { timeoutMs: 120_000 });
   assert.deepEqual(machinesIn(home), []);
-  await kubectl("annotate", "pod", "demo", "vm.cocoonstack.io/hibernate-");
+  await kubectl("annotate", "pod", "demo-0", "vm.cocoonstack.io/hibernate-");
   await eventually(async () => assert.equal(await lifecycle(), "ready"), { timeoutMs: 120_000 });
   assert.equal(await inGuest("cat /run/note /root/note"), "in-memory\nkept\n");
 
