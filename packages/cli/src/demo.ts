@@ -7,7 +7,7 @@ import { imageDirectory } from "./parts/node-part.ts";
 import { partsDirectory } from "./parts/parts.ts";
 import type { Platform } from "./platform.ts";
 
-export const demoSet = "demo";
+const demoSet = "demo";
 /** The pod of its main agent. */
 export const demoPod = `${demoSet}-0`;
 const demoNamespace = "default";
