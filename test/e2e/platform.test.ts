@@ -21,7 +21,7 @@ function machinesIn(home: string): string[] {
   });
 }
 
-test("up makes a demo machine; it is entered, sleeps, wakes, survives down and up, and is gone after a wipe", async () => {
+test("up makes a set of machines; it is entered, sleeps, wakes, survives down and up, and is gone after a wipe", async () => {
   await using state = await newHome();
   const home = state.path;
   const kubectl = async (...args: string[]) => {
@@ -29,29 +29,32 @@ test("up makes a demo machine; it is entered, sleeps, wakes, survives down and u
     assert.equal(ran.code, 0, ran.stderr + ran.stdout);
     return ran.stdout;
   };
-  const inGuest = (script: string) => kubectl("exec", "demo", "--", "sh", "-c", script);
+  const inGuest = (script: string) => kubectl("exec", "demo-0", "--", "sh", "-c", script);
 
   const first = await npm(home, "up");
   assert.equal(first.code, 0, first.stderr + first.stdout);
-  assert.match(first.stdout, /exec -it demo/);
+  assert.match(first.stdout, /exec -it demo-0/);
   assert.match((await npm(home, "status")).stdout, /vk-node-2 +ready/);
   assert.equal((await npm(home, "doctor")).code, 0);
-  assert.match(await kubectl("get", "pod", "demo", "-o", "wide"), /1\/1 +Running/);
+  assert.match(await kubectl("get", "pod", "demo-0", "-o", "wide"), /1\/1 +Running/);
 
   await inGuest("echo kept > /root/note; sync; echo in-memory > /run/note");
-  await kubectl("annotate", "pod", "demo", "vm.cocoonstack.io/hibernate=true");
-  const lifecycle = () =>
+  const suspend = (wanted: boolean) =>
     kubectl(
-      "get",
-      "pod",
+      "patch",
+      "cocoonset",
       "demo",
-      "-o",
-      "jsonpath={.metadata.annotations.vm\\.cocoonstack\\.io/lifecycle-state}",
+      "--type",
+      "merge",
+      "-p",
+      JSON.stringify({ spec: { suspend: wanted } }),
     );
-  await eventually(async () => assert.equal(await lifecycle(), "hibernated"), { timeoutMs: 120_000 });
+  const phase = () => kubectl("get", "cocoonset", "demo", "-o", "jsonpath={.status.phase}");
+  await suspend(true);
+  await eventually(async () => assert.equal(await phase(), "Suspended"), { timeoutMs: 180_000 });
   assert.deepEqual(machinesIn(home), []);
-  await kubectl("annotate", "pod", "demo", "vm.cocoonstack.io/hibernate-");
-  await eventually(async () => assert.equal(await lifecycle(), "ready"), { timeoutMs: 120_000 });
+  await suspend(false);
+  await eventually(async () => assert.equal(await phase(), "Running"), { timeoutMs: 180_000 });
   assert.equal(await inGuest("cat /run/note /root/note"), "in-memory\nkept\n");
 
   const down = await npm(home, "down");

@@ -1,16 +1,40 @@
-/** The machine that `up` shows: a pod on the first node that can take it, from the built-in image. */
-import { annotation, defaultPool, hostTaint, machineContainer, nodeLabel } from "@cocoon/contract";
+/** What `up` shows: a CocoonSet with a main agent and one sub-agent forked from it, from the built-in image. */
+import { apiGroup, apiVersion } from "@cocoon/contract";
 import { Fault, isFault, sleep, type Abortable } from "@cocoon/core";
-import { openKubeClient, pods, type KubeConnection, type Pod } from "@cocoon/kube";
+import { openKubeClient, resourceType, type KubeConnection, type KubeObject } from "@cocoon/kube";
 import { demoImageName, openImageLibrary } from "@cocoon/vm";
 import { imageDirectory } from "./parts/node-part.ts";
 import { partsDirectory } from "./parts/parts.ts";
 import type { Platform } from "./platform.ts";
 
-export const demoPod = "demo";
+const demoSet = "demo";
+/** The pod of its main agent. */
+export const demoPod = `${demoSet}-0`;
 const demoNamespace = "default";
 const readyMs = 300_000;
 const lookMs = 300;
+
+interface DemoSet extends KubeObject {
+  readonly spec: unknown;
+  readonly status?: {
+    readonly phase?: string;
+    readonly readyAgents?: number;
+    readonly desiredAgents?: number;
+    readonly conditions?: readonly {
+      readonly type: string;
+      readonly status: string;
+      readonly message?: string;
+    }[];
+  };
+}
+
+const sets = resourceType<DemoSet>({
+  group: apiGroup,
+  version: "v1",
+  kind: "CocoonSet",
+  plural: "cocoonsets",
+  namespaced: true,
+});
 
 export interface DemoOptions extends Abortable {
   readonly tell: (text: string) => void;
@@ -27,60 +51,55 @@ function megabytes(bytes: number): string {
   return `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
-/** Makes the demo pod unless it is there, and waits until its machine is ready or asleep. */
-export async function ensureDemoPod(platform: Platform, { signal, tell }: DemoOptions): Promise<void> {
+/** Makes the demo set unless it is there, and waits until its machines are ready or asleep. */
+export async function ensureDemo(platform: Platform, { signal, tell }: DemoOptions): Promise<void> {
   const { kubeconfig, context } = platform;
   await using client = await openKubeClient({ signal, kubeconfig, ...(context ? { context } : {}) });
   await createUnlessThere(client, { signal });
   const deadline = performance.now() + readyMs;
   for (;;) {
-    const pod = await client.get(pods, { namespace: demoNamespace, name: demoPod }, { signal });
-    const state = pod.metadata.annotations?.[annotation.lifecycleState] ?? "waiting for a node";
-    const message = pod.metadata.annotations?.[annotation.lifecycleStateMessage] ?? "";
-    tell(message === "" ? state : `${state}: ${message}`);
-    if (state === "ready" || state === "hibernated") return;
+    const { status } = await client.get(sets, { namespace: demoNamespace, name: demoSet }, { signal });
+    const progress = progressOf(status);
+    tell(progress);
+    if (status?.phase === "Running" || status?.phase === "Suspended") return;
     if (performance.now() > deadline)
       throw new Fault(
         "timeout",
-        `the demo machine is not ready after ${readyMs / 1000} s (${state} ${message}); look at: npm run logs -- vk-node-1`,
+        `the demo set is not ready after ${readyMs / 1000} s (${progress}); look at: npm run logs -- operator, and npm run logs -- vk-node-1`,
       );
     await sleep(lookMs, { signal });
   }
 }
 
+function progressOf({
+  phase,
+  readyAgents,
+  desiredAgents,
+  conditions,
+}: NonNullable<DemoSet["status"]> = {}): string {
+  const trouble = conditions?.find((each) => each.type === "Degraded" && each.status === "True");
+  const counts = `${phase ?? "Pending"}, ${readyAgents ?? 0} of ${desiredAgents ?? 2} machines ready`;
+  return trouble?.message ? `${counts}: ${trouble.message}` : counts;
+}
+
 async function createUnlessThere(client: KubeConnection, { signal }: Abortable): Promise<void> {
+  const set: DemoSet = {
+    apiVersion,
+    kind: "CocoonSet",
+    metadata: { name: demoSet, namespace: demoNamespace },
+    spec: {
+      agent: {
+        image: demoImageName,
+        mode: "run",
+        replicas: 1,
+        storage: "512Mi",
+        resources: { requests: { cpu: "100m", memory: "256Mi" }, limits: { cpu: "1", memory: "256Mi" } },
+      },
+    },
+  };
   try {
-    await client.create(pods, demoObject(), { signal });
+    await client.create(sets, set, { signal });
   } catch (error) {
     if (!isFault(error, "alreadyExists")) throw error;
   }
-}
-
-function demoObject(): Pod {
-  return {
-    apiVersion: "v1",
-    kind: "Pod",
-    metadata: {
-      name: demoPod,
-      namespace: demoNamespace,
-      annotations: {
-        [annotation.vmName]: `vk-${demoNamespace}-${demoPod}`,
-        [annotation.managed]: "true",
-        [annotation.mode]: "run",
-        [annotation.image]: demoImageName,
-        [annotation.storage]: "512Mi",
-      },
-    },
-    spec: {
-      nodeSelector: { [nodeLabel.pool]: defaultPool },
-      tolerations: [{ key: hostTaint.key, operator: "Exists" }],
-      containers: [
-        {
-          name: machineContainer,
-          image: demoImageName,
-          resources: { requests: { cpu: "250m", memory: "256Mi" }, limits: { cpu: "1", memory: "256Mi" } },
-        },
-      ],
-    },
-  };
 }

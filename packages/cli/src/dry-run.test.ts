@@ -15,10 +15,18 @@ test("a dry run prints every command and touches nothing (golden; UPDATE_GOLDEN=
   const state = JSON.stringify({ version: 1, kubernetes: "1.36.3", ports });
   await writeFile(join(directory.path, "cluster.json"), state);
   const parts = { registry: 5000, registryHealth: 5001, node1: 10250, node1Health: 9091 };
+  const more = {
+    node2: 10350,
+    node2Health: 9191,
+    operatorHealth: 8081,
+    operatorMetrics: 8080,
+    webhook: 8443,
+    webhookHealth: 9090,
+  };
   await mkdir(join(directory.path, "parts"));
   await writeFile(
     join(directory.path, "parts", "parts.json"),
-    JSON.stringify({ ports: { ...parts, node2: 10350, node2Health: 9191 } }),
+    JSON.stringify({ ports: { ...parts, ...more } }),
   );
   process.env["COCOON_CACHE"] = "/cache";
   process.env["PATH"] = "/bin";

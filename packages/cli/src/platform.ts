@@ -9,6 +9,7 @@ import {
   describeControlPlane,
   planControlPlane,
   prepareControlPlane,
+  type Binaries,
   type Component,
   type PreparedControlPlane,
   type PrepareOptions,
@@ -36,7 +37,7 @@ export interface PlatformRequest extends PrepareOptions {
 export async function preparePlatform(request: PlatformRequest): Promise<Platform & AsyncDisposable> {
   await using stack = new AsyncDisposableStack();
   const prepared = stack.use(await prepareControlPlane(request));
-  const parts = request.bare ? [] : await prepareParts(partsRequest(prepared, process.env), stack);
+  const parts = request.bare ? [] : await prepareParts(partsRequest(prepared, request.binaries), stack);
   const kept = stack.move();
   return {
     directory: request.directory,
@@ -51,7 +52,7 @@ export async function preparePlatform(request: PlatformRequest): Promise<Platfor
 export async function planComponents(request: PlatformRequest): Promise<readonly Component[]> {
   await using stack = new AsyncDisposableStack();
   const planned = await planControlPlane(request);
-  const parts = request.bare ? [] : await plannedParts(partsRequest(planned, process.env), stack);
+  const parts = request.bare ? [] : await plannedParts(partsRequest(planned, request.binaries), stack);
   return [...planned.components, ...parts];
 }
 
@@ -59,16 +60,17 @@ export async function planComponents(request: PlatformRequest): Promise<readonly
 export async function knownPlatform(directory: string, env: Environment): Promise<Platform | undefined> {
   const external = await readExternalCluster(directory);
   if (external) return { directory, ...external, components: [] };
-  const described = await describeControlPlane(directory, cachedBinaries(defaultCacheRoot(env)));
+  const binaries = cachedBinaries(defaultCacheRoot(env));
+  const described = await describeControlPlane(directory, binaries);
   if (!described) return undefined;
   const { server, layout, components } = described;
-  const parts = await knownParts(partsRequest(described, env));
+  const parts = await knownParts(partsRequest(described, binaries));
   return { directory, server, kubeconfig: layout.kubeconfig, components: [...components, ...parts] };
 }
 
-type Described = Pick<PreparedControlPlane, "layout" | "pki">;
+type Described = Pick<PreparedControlPlane, "layout" | "pki" | "server">;
 
-function partsRequest({ layout, pki }: Described, env: Environment): PartsRequest {
+function partsRequest({ layout, pki, server }: Described, { kubectl }: Binaries): PartsRequest {
   const { directory, kubeconfig } = layout;
-  return { directory, pki, kubeconfig, path: env["PATH"] ?? "" };
+  return { directory, pki, server, kubeconfig, kubectl, path: process.env["PATH"] ?? "" };
 }

@@ -74,7 +74,7 @@ node \
   --audit-log-maxsize=100 \
   --audit-log-maxbackup=3 &
 
-# Step 3: kube-controller-manager, kube-scheduler, vk-node-1, vk-node-2
+# Step 3: kube-controller-manager, kube-scheduler, operator, vk-node-1, vk-node-2
 
 # kube-controller-manager: Deployments, ReplicaSets, Jobs, garbage collection
 /cache/controlplane/1.36.3-3.6.16-linux-x64/kube-controller-manager \
@@ -105,6 +105,17 @@ node \
   --leader-elect=false \
   --profiling=false &
 
+# operator: keeps CocoonSets and CocoonHibernations as asked
+KUBECONFIG=/state/parts/identities/cocoon-operator.kubeconfig \
+POD_NAMESPACE=cocoon-system \
+METRICS_ADDR=127.0.0.1:8080 \
+PROBE_ADDR=127.0.0.1:8081 \
+OCI_REGISTRY=127.0.0.1:5000 \
+EPOCH_CA_CERT=/state/pki/ca.crt \
+EPOCH_TOKEN=... \
+node \
+  /source/packages/operator/src/main.ts &
+
 # vk-node-1: a node whose pods are machines
 PATH=/bin \
 KUBECONFIG=/state/kubeconfig \
@@ -117,9 +128,9 @@ VK_TLS_CERT=/state/pki/components.crt \
 VK_TLS_KEY=/state/pki/components.key \
 VK_USER_SUBNET=127.101.0.0/16 \
 COCOON_ROOT_DIR=/state/parts/node-1 \
+COCOON_IMAGE_DIR=/state/parts/images \
 OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
-COCOON_IMAGE_DIR=/state/parts/images \
 EPOCH_TOKEN=... \
 node \
   /source/packages/vk/src/main.ts &
@@ -136,9 +147,23 @@ VK_TLS_CERT=/state/pki/components.crt \
 VK_TLS_KEY=/state/pki/components.key \
 VK_USER_SUBNET=127.102.0.0/16 \
 COCOON_ROOT_DIR=/state/parts/node-2 \
+COCOON_IMAGE_DIR=/state/parts/images \
 OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
-COCOON_IMAGE_DIR=/state/parts/images \
 EPOCH_TOKEN=... \
 node \
   /source/packages/vk/src/main.ts &
+
+# Step 4: webhook
+
+# webhook: gives machines their names and nodes, checks what is asked for
+KUBECONFIG=/state/parts/identities/cocoon-webhook.kubeconfig \
+LISTEN_ADDR=127.0.0.1:8443 \
+METRICS_ADDR=127.0.0.1:9090 \
+TLS_CERT=/state/pki/components.crt \
+TLS_KEY=/state/pki/components.key \
+OCI_REGISTRY=127.0.0.1:5000 \
+EPOCH_CA_CERT=/state/pki/ca.crt \
+EPOCH_TOKEN=... \
+node \
+  /source/packages/webhook/src/main.ts &

@@ -20,7 +20,7 @@ import {
 } from "../external-cluster.ts";
 import { homeDirectory, type HomeOptions } from "../home.ts";
 import { preparePlatform, type Platform, type PlatformRequest } from "../platform.ts";
-import { demoPod, ensureDemoPod, fetchDemoImage } from "../demo.ts";
+import { demoPod, ensureDemo, fetchDemoImage } from "../demo.ts";
 import { dryRunScript } from "../dry-run.ts";
 import { Quit, exitCode } from "../run-cli.ts";
 import { shellWord } from "../shell-words.ts";
@@ -192,9 +192,9 @@ async function bringUpDemo(platform: Platform, signal: AbortSignal): Promise<voi
       }
     },
   });
-  await show([task("Image of the demo machine", (tell) => fetchDemoImage(platform, { signal, tell }))]);
+  await show([task("Image of the demo machines", (tell) => fetchDemoImage(platform, { signal, tell }))]);
   if (failures.length === 0)
-    await show([task("Demo machine", (tell) => ensureDemoPod(platform, { signal, tell }))]);
+    await show([task("Demo: a set of two machines", (tell) => ensureDemo(platform, { signal, tell }))]);
   signal.throwIfAborted();
   if (failures.length > 0) throw failures[0];
 }
@@ -203,8 +203,8 @@ function readyText(platform: Platform, binaries: Binaries, { parts, demo }: UpOp
   const kubectl = shellWord(binaries.kubectl);
   const first =
     parts && demo
-      ? `${kubectl} get pods -o wide
-  ${kubectl} exec -it ${demoPod} -- sh     a shell in the demo machine`
+      ? `${kubectl} get cocoonsets,pods -o wide
+  ${kubectl} exec -it ${demoPod} -- sh     a shell in a machine`
       : `${kubectl} get namespaces`;
   return `
 Cocoon is up: Kubernetes API at ${platform.server}

@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import type { Component } from "@cocoon/controlplane";
 import { probeHealth } from "./probe-health.ts";
-import { loopback, programArguments, registryAddress, type PartContext } from "./part.ts";
+import { loopback, programArguments, registryAccess, type PartContext } from "./part.ts";
 
 export const nodeNumbers = [1, 2] as const;
 export type NodeNumber = (typeof nodeNumbers)[number];
@@ -17,7 +17,8 @@ export function imageDirectory({ directory }: Pick<PartContext, "directory">): s
 }
 
 export function nodePart(context: PartContext, number: NodeNumber): Component {
-  const { ports, pki, kubeconfig, registryToken, path } = context;
+  const { ports, pki, kubeconfig, path } = context;
+  const registry = registryAccess(context);
   const health = ports[`node${number}Health`];
   const { certificate, key } = pki.leaf.components;
   return {
@@ -38,11 +39,10 @@ export function nodePart(context: PartContext, number: NodeNumber): Component {
       VK_TLS_KEY: key,
       VK_USER_SUBNET: `127.${100 + number}.0.0/16`,
       COCOON_ROOT_DIR: nodeDirectory(context, number),
-      OCI_REGISTRY: registryAddress(context),
-      EPOCH_CA_CERT: pki.ca.certificate,
       COCOON_IMAGE_DIR: imageDirectory(context),
+      ...registry.env,
     },
-    secrets: { EPOCH_TOKEN: registryToken },
+    ...(registry.secrets ? { secrets: registry.secrets } : {}),
     probe: (options) => probeHealth(health, options),
     stopGraceMs: 20_000,
   };

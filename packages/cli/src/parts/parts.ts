@@ -5,6 +5,7 @@
  *     parts.json       ports, kept across down and up
  *     registry-token   what opens the registry; only its owner reads it
  *     registry/        content of the registry
+ *     identities/      certificates and kubeconfigs of the parts: each has the rights of its ServiceAccount
  *     images/          what machines are booted from
  *     node-<n>/        machines and snapshots of a node
  */
@@ -16,7 +17,9 @@ import { Fault, tryReadFile, writeFileAtomically } from "@cocoon/core";
 import { z } from "zod";
 import { nodeNumbers, nodePart } from "./node-part.ts";
 import { portOwners, type PartContext, type PartPort, type PartPorts } from "./part.ts";
+import { operatorPart } from "./operator-part.ts";
 import { registryPart } from "./registry-part.ts";
+import { webhookPart } from "./webhook-part.ts";
 
 const portSchema = z.int().min(1).max(65_535);
 const stateSchema = z.object({
@@ -27,7 +30,9 @@ export interface PartsRequest {
   /** The platform's. */
   readonly directory: string;
   readonly pki: PkiFiles;
+  readonly server: string;
   readonly kubeconfig: string;
+  readonly kubectl: string;
   readonly path: string;
 }
 
@@ -73,7 +78,12 @@ export async function plannedParts(
 }
 
 function partsOf(context: PartContext): readonly Component[] {
-  return [registryPart(context), ...nodeNumbers.map((number) => nodePart(context, number))];
+  return [
+    registryPart(context),
+    operatorPart(context),
+    webhookPart(context),
+    ...nodeNumbers.map((number) => nodePart(context, number)),
+  ];
 }
 
 function statePath(directory: string): string {

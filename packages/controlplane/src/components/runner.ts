@@ -70,6 +70,10 @@ async function startComponent(component: Component, options: RunnerOptions): Pro
     onProgress?.(component.name, "restarting with new settings");
     await stopProcess(running, { graceMs: component.stopGraceMs ?? 10_000 });
   }
+  if (component.prepare) {
+    onProgress?.(component.name, "preparing");
+    await component.prepare(options);
+  }
   onProgress?.(component.name, "starting");
   const program = await startProgram({
     name: component.name,
