@@ -17,7 +17,7 @@ export function table(
   path: string,
   handler: string,
   { border, rows }: { border: () => Border; rows: readonly Row[] },
-) {
+): void {
   for (const row of rows)
     test(row.name, async () => {
       const { result, reason } = row;
