@@ -15,6 +15,7 @@ test("every key has a writer and a reader in the catalogue, once", () => {
     ...Object.values(keys.nodeLabel),
     keys.hostTaint.key,
     ...Object.values(keys.setAnnotation),
+    ...Object.values(keys.hibernationAnnotation),
     ...Object.values(keys.workloadAnnotation),
     ...Object.values(keys.shardAnnotation),
     ...Object.values(keys.finalizer),
