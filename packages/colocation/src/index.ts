@@ -21,3 +21,7 @@ export { strategicMerge } from "./patch/strategic-merge.ts";
 export { podTemplateSchema } from "./patch/schemas.ts";
 export { elasticQuotas, profiles, priorityClasses, reservations } from "./kinds.ts";
 export { colocationCustomResources } from "./install/custom-resources.ts";
+export { colocationManifests } from "./install/manifests.ts";
+export type { Manifest } from "./install/manifest.ts";
+export { installCustomResources } from "./install/install.ts";
+export { checkColocation, type ColocationCheck, type DoctorOptions } from "./doctor.ts";
