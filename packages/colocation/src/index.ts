@@ -14,9 +14,7 @@ export {
   type RunningColocation,
 } from "./server/start.ts";
 export { colocationProgram, type ColocationConfig } from "./config.ts";
-export { colocationEndpoints, type EndpointParts, type RuleSettings } from "./server/endpoints.ts";
-export { createColocationMetrics } from "./server/metrics.ts";
-export { koordinatorWire } from "./server/wire.ts";
+export type { RuleSettings } from "./server/endpoints.ts";
 export { strategicMerge } from "./patch/strategic-merge.ts";
 export { podTemplateSchema } from "./patch/schemas.ts";
 export { elasticQuotas, profiles, priorityClasses, reservations } from "./kinds.ts";
