@@ -314,6 +314,14 @@ export function webhooks(): void {
       }
     });
 
+    test("without a replica nodes still report their status", async () => {
+      await replica[Symbol.asyncDispose]();
+      const body = { status: { allocatable: { cpu: "3" } } };
+      const target = { key: { name: "big" }, patch: { type: "merge", body } as const };
+      const { status } = await world.client.patch(nodes, target, { signal, subresource: "status" });
+      assert.equal(status?.allocatable?.["cpu"], "3");
+    });
+
     const templatePatches: readonly Json[] = [
       { metadata: { labels: { tier: null, more: "z" } } },
       { metadata: { "$deleteFromPrimitiveList/finalizers": ["a.example/x"] } },
