@@ -108,7 +108,7 @@ export interface LoadOptions {
   readonly warmUpSeconds: number;
   /** Requests per second; 0 = as many as are answered. */
   readonly rate: number;
-  /** With its query; default that of the echo. */
+  /** With query; default that of the echo webhook. */
   readonly path?: string;
 }
 
@@ -133,7 +133,7 @@ export function load(program: string, options: LoadOptions): LoadReport {
     rate: options.rate,
     duration: `${options.seconds}s`,
     "warm-up": `${options.warmUpSeconds}s`,
-    ...(options.path ? { path: options.path } : {}),
+    ...(options.path === undefined ? {} : { path: options.path }),
   };
   const given = Object.entries(flags).map(([name, value]) => `-${name}=${value}`);
   const [command, args] = onCore(pinning?.load, [program, ...given]);
