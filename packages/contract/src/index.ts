@@ -101,7 +101,9 @@ export {
   machineContainer,
   nodeLabel,
   setAnnotation,
+  shardAnnotation,
   systemNamespace,
+  workloadAnnotation,
 } from "./keys.ts";
 export {
   hasReached,

@@ -12,11 +12,13 @@ import {
   legacyLabel,
   nodeLabel,
   setAnnotation,
+  shardAnnotation,
+  workloadAnnotation,
 } from "./keys.ts";
 
 export interface KeyEntry {
   readonly key: string;
-  readonly on: "pod" | "node" | "CocoonSet" | "CocoonHibernation";
+  readonly on: "pod" | "node" | "CocoonSet" | "CocoonHibernation" | "workload" | "ConfigMap";
   readonly as: "label" | "annotation" | "taint" | "finalizer";
   readonly writer: string;
   readonly reader: string;
@@ -98,6 +100,7 @@ const podAnnotations: readonly Row[] = [
   [annotation.postCloneHint, "kubelet", "users", "script to run in a cloned guest, base64"],
   [annotation.postCloneState, "kubelet", "kubelet", "`running`, `done` or `failed`"],
   [annotation.postCloneErrors, "kubelet", "users", "why the script failed"],
+  [annotation.reservation, "webhook", "webhook", "ours: the admission that reserved the machine's name"],
   [
     annotation.snapshotDigest,
     "kubelet",
@@ -116,6 +119,18 @@ const podAnnotations: readonly Row[] = [
     "operator",
     "operator",
     "ours: what the pod was built from; another text means drift",
+  ],
+  [
+    annotation.logs,
+    "users",
+    "kubelet",
+    "ours: `console` shows the console where the guest has a journal as well",
+  ],
+  [
+    annotation.restoredFrom,
+    "kubelet",
+    "kubelet",
+    "ours: id of the snapshot the machine was last woken from; an old node compares before it lets go of its VM",
   ],
 ];
 
@@ -195,6 +210,19 @@ export function keyCatalogue(): readonly KeyEntry[] {
       [[finalizer.cocoonHibernation, "operator", "operator", "removed at once; the snapshot stays"]],
       "CocoonHibernation",
       "finalizer",
+    ),
+    ...entries(
+      [[workloadAnnotation.allowScaleDown, "users", "webhook", "ours: `true` lets a scale-down through"]],
+      "workload",
+      "annotation",
+    ),
+    ...entries(
+      [
+        [shardAnnotation.sealed, "webhook", "webhook", "ours: takes no new reservation"],
+        [shardAnnotation.imported, "webhook", "webhook", "ours: this older store was taken over"],
+      ],
+      "ConfigMap",
+      "annotation",
     ),
     ...entries(olderLabels, "pod", "label"),
     ...entries(olderRows, "pod", "annotation"),

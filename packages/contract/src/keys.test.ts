@@ -16,6 +16,8 @@ test("every key has a writer and a reader in the catalogue, once", () => {
     keys.hostTaint.key,
     ...Object.values(keys.setAnnotation),
     ...Object.values(keys.hibernationAnnotation),
+    ...Object.values(keys.workloadAnnotation),
+    ...Object.values(keys.shardAnnotation),
     ...Object.values(keys.finalizer),
     ...Object.values(keys.legacyLabel),
     ...Object.values(keys.legacyAnnotation),

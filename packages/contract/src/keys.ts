@@ -78,10 +78,24 @@ export const annotation = {
   postCloneErrors: `${vmPrefix}/post-clone-errors`,
 
   // Ours; the Go systems do not know them.
+  reservation: `${vmPrefix}/reservation`,
   snapshotDigest: `${vmPrefix}/snapshot-digest`,
   idleSince: `${vmPrefix}/idle-since`,
   hibernateReason: `${vmPrefix}/hibernate-reason`,
   templateHash: `${setPrefix}/template-hash`,
+  logs: `${vmPrefix}/logs`,
+  restoredFrom: `${vmPrefix}/restored-from`,
+} as const;
+
+/** Annotation of a Deployment, StatefulSet or ReplicaSet whose pods are machines. */
+export const workloadAnnotation = {
+  allowScaleDown: `${nodePrefix}/allow-scale-down`,
+} as const;
+
+/** Annotations of the webhook's ConfigMaps: private to it. */
+export const shardAnnotation = {
+  sealed: `${nodePrefix}/sealed`,
+  imported: `${nodePrefix}/imported`,
 } as const;
 
 /** Annotations of a CocoonSet: private to the operator, readable by all. */

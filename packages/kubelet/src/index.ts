@@ -18,6 +18,7 @@ export type {
 } from "./api/stats-summary.ts";
 export type {
   Container,
+  ContainerProbe,
   ContainerState,
   ContainerStatus,
   ContainerTarget,

@@ -8,6 +8,7 @@ import {
   type KubeConnection,
   type ResourceType,
 } from "@cocoon/kube";
+import type { ServingCertificates } from "@cocoon/kube/certificates";
 import { startEventRecorder } from "@cocoon/kube/controller";
 import { createAuthenticator } from "./api/authentication.ts";
 import { createAuthorizer } from "./api/authorization.ts";
@@ -31,6 +32,7 @@ export interface KubeletOptions {
     readonly host: string;
     readonly port: number;
     readonly tls: ServerOptions;
+    readonly certificates?: ServingCertificates;
     readonly times?: StreamTimes;
   };
   readonly log: Logger;

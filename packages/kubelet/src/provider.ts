@@ -42,6 +42,24 @@ export interface Container {
     readonly protocol?: string;
   }[];
   readonly resources?: ResourceRequirements;
+  readonly livenessProbe?: ContainerProbe;
+}
+
+/** A check of a container, as the pod spells it; times are in seconds. */
+export interface ContainerProbe {
+  readonly exec?: { readonly command?: readonly string[] };
+  readonly tcpSocket?: { readonly port: number | string };
+  readonly httpGet?: {
+    readonly path?: string;
+    readonly port: number | string;
+    readonly scheme?: "HTTP" | "HTTPS";
+    readonly httpHeaders?: readonly { readonly name: string; readonly value: string }[];
+  };
+  readonly grpc?: unknown;
+  readonly initialDelaySeconds?: number;
+  readonly periodSeconds?: number;
+  readonly timeoutSeconds?: number;
+  readonly failureThreshold?: number;
 }
 
 export interface ResourceRequirements {

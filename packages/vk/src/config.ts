@@ -6,6 +6,7 @@ import { snapshotFormats } from "@cocoon/oci";
 import { z } from "zod";
 import { isQuantity } from "./node.ts";
 import { orphanPolicies } from "./provider/adopt.ts";
+import { runtimeOptions, unusedOptions } from "./runtime-options.ts";
 
 const quantity = z.string().refine(isQuantity, "is not a quantity such as 8 or 64Gi").optional();
 const whole = (least: number, most: number) => z.coerce.number().int().min(least).max(most);
@@ -105,8 +106,19 @@ const registryOptions = {
   },
   snapshotMemoryBudgetMib: {
     schema: whole(64, 1_048_576).default(9216),
-    description: "memory that all transfers together may hold",
+    description: "memory that all pushes together may hold",
     env: ["SNAPSHOT_MEMORY_BUDGET_MIB"],
+  },
+  snapshotPullBudgetMib: {
+    schema: whole(64, 1_048_576).default(2048),
+    description: "memory that all pulls together may hold",
+    env: ["SNAPSHOT_PULL_BUDGET_MIB"],
+  },
+  snapshotConfigMap: {
+    schema: z.enum(["legacy", "all"]).default("legacy"),
+    description:
+      "whose machines that sleep are listed in ConfigMap cocoon-vm-snapshots: those of the legacy API, or all",
+    env: ["VK_SNAPSHOT_CONFIGMAP"],
   },
 } as const;
 
@@ -147,6 +159,16 @@ const guestOptions = {
     description: "failures until a machine is not ready",
     env: ["VK_PROBE_FAILURES"],
   },
+  idleSampleMs: {
+    schema: whole(0, 3_600_000).default(30_000),
+    description: "how often it is looked whether a machine is idle; 0: never",
+    env: ["VK_IDLE_SAMPLE_MS"],
+  },
+  idleCpuPercent: {
+    schema: z.coerce.number().min(0).max(100).default(2),
+    description: "a machine that uses more of its CPUs is not idle",
+    env: ["VK_IDLE_CPU_PERCENT"],
+  },
 } as const;
 
 const processOptions = {
@@ -166,15 +188,11 @@ const processOptions = {
     description: "where VMs live",
     env: ["COCOON_ROOT_DIR"],
   },
-  runtime: {
-    schema: z.enum(["auto", "qemu"]).default("auto"),
-    description: "what runs the VMs",
-    env: ["VK_RUNTIME"],
-  },
-  cgroupParent: {
-    schema: z.string().default("cocoon.slice"),
-    description: "control group of the VMs",
-    env: ["COCOON_CGROUP_PARENT"],
+  imageDirectory: {
+    schema: z.string().min(1).optional(),
+    description:
+      "images that machines boot from; several nodes of one host may share it; default below the root",
+    env: ["COCOON_IMAGE_DIR"],
   },
   kubeletPort: {
     schema: whole(0, 65_535).default(10_250),
@@ -202,16 +220,6 @@ const processOptions = {
       "PEM file of the authority whose client certificates are accepted; default what the API server publishes",
     env: ["VK_CLIENT_CA"],
   },
-  userSubnet: {
-    schema: z.string().optional(),
-    description: "loopback addresses for VMs; two runtimes on one host need two",
-    env: ["VK_USER_SUBNET"],
-  },
-  path: {
-    schema: z.string().default("/usr/sbin:/usr/bin:/sbin:/bin"),
-    description: "where QEMU is looked for",
-    env: ["PATH"],
-  },
   metricsAddr: {
     schema: z.string().default(":9091"),
     description: "metrics and health, [host]:port",
@@ -222,9 +230,21 @@ const processOptions = {
 export const vkProgram = {
   name: "vk-cocoon",
   summary: "A kubelet whose pods are MicroVMs.",
-  options: { ...processOptions, ...nodeOptions, ...registryOptions, ...guestOptions },
+  options: {
+    ...processOptions,
+    ...nodeOptions,
+    ...registryOptions,
+    ...guestOptions,
+    ...runtimeOptions,
+    ...unusedOptions,
+  },
 } as const satisfies Program<
-  typeof processOptions & typeof nodeOptions & typeof registryOptions & typeof guestOptions
+  typeof processOptions &
+    typeof nodeOptions &
+    typeof registryOptions &
+    typeof guestOptions &
+    typeof runtimeOptions &
+    typeof unusedOptions
 >;
 
 export type VkConfig = ConfigOf<(typeof vkProgram)["options"]>;

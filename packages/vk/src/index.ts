@@ -6,3 +6,5 @@
  */
 export { startVk, type RunningVk, type VkOptions } from "./start.ts";
 export type { NodeSettings } from "./node.ts";
+export { vkProgram } from "./config.ts";
+export { runVk } from "./run.ts";

@@ -48,7 +48,7 @@ export class PodWriter {
   }
 
   async clearVm(options: Abortable): Promise<void> {
-    await this.write(clearedVmRuntime(), options);
+    await this.write({ ...clearedVmRuntime(), [annotation.idleSince]: null }, options);
   }
 
   async recordDigest(digest: string | null, options: Abortable): Promise<void> {

@@ -28,6 +28,7 @@ export async function openRegistryOf(config: VkConfig, log: Logger): Promise<Reg
     format,
     transfers: config.snapshotTransferConcurrency,
     memoryBytes: config.snapshotMemoryBudgetMib * mebibyte,
+    pullMemoryBytes: config.snapshotPullBudgetMib * mebibyte,
     ...(config.snapshotZstdLevel > 0 ? { level: config.snapshotZstdLevel } : {}),
     ...(config.snapshotChunkSizeMib > 0 ? { chunkBytes: config.snapshotChunkSizeMib * mebibyte } : {}),
   };

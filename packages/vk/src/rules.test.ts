@@ -165,16 +165,21 @@ test("three failures, not one, make a ready machine not ready", async () => {
 });
 
 test("VMs that no pod here claims", () => {
-  const lives = [{ vmName: "vk-a", node: "b", lives: true }];
-  const comes = [{ vmName: "vk-a", node: "b", lives: false }];
-  const running = { name: "vk-a", state: "running" as const };
-  assert.equal(planOrphan({ name: "mine", state: "running" }, [], "destroy"), "nothing");
+  const claim = { vmName: "vk-a", node: "b", lives: true, generation: 4, restoredFrom: "S1" };
+  const lives = [claim];
+  const comes = [{ ...claim, lives: false }];
+  const running = { name: "vk-a", state: "running" as const, generation: 4, exactSnapshotId: undefined };
+  assert.equal(planOrphan({ ...running, name: "mine" }, [], "destroy"), "nothing");
   assert.equal(planOrphan(running, [], "alert"), "alert");
   assert.equal(planOrphan(running, [], "keep"), "nothing");
   assert.equal(planOrphan(running, [], "destroy"), "destroy");
   assert.equal(planOrphan(running, comes, "destroy"), "alert", "what wakes elsewhere is not destroyed here");
   assert.equal(planOrphan(running, lives, "keep"), "freeze");
-  assert.equal(planOrphan({ ...running, state: "paused" }, lives, "destroy"), "alert");
+  const still = { ...running, state: "paused" as const, exactSnapshotId: "S1" };
+  assert.equal(planOrphan(still, lives, "alert"), "release", "the other went on from exactly here");
+  assert.equal(planOrphan({ ...still, exactSnapshotId: "S2" }, lives, "destroy"), "alert", "another state");
+  assert.equal(planOrphan({ ...still, generation: 5 }, lives, "destroy"), "alert", "a newer generation");
+  assert.equal(planOrphan({ ...still, exactSnapshotId: undefined }, lives, "destroy"), "alert");
 });
 
 test("another CPU class is refused", () => {

@@ -1,25 +1,115 @@
 /** What runs the VMs of this host. */
+import { execFile } from "node:child_process";
+import { access, constants } from "node:fs/promises";
 import { join } from "node:path";
-import type { Abortable, Logger } from "@cocoon/core";
-import { openImageLibrary, openQemuRuntime, openUserNetwork, type VmRuntime } from "@cocoon/vm";
+import { promisify } from "node:util";
+import { Fault, messageOf, type Abortable, type Logger } from "@cocoon/core";
+import {
+  openBridgeNetwork,
+  openCliRuntime,
+  openImageLibrary,
+  openQemuRuntime,
+  openUserNetwork,
+  type ImageSource,
+  type VmNetwork,
+  type VmRuntime,
+} from "@cocoon/vm";
 import type { VkConfig } from "./config.ts";
 
-export async function openRuntime(
-  config: VkConfig,
-  { log, signal }: Abortable & { readonly log: Logger },
-): Promise<VmRuntime> {
-  const { rootDirectory } = config;
-  const network = await openUserNetwork({
-    directory: join(rootDirectory, "net"),
-    ...(config.userSubnet ? { subnet: config.userSubnet } : {}),
+export interface RuntimeContext extends Abortable {
+  readonly log: Logger;
+  /** Where images come from that are no URLs. */
+  readonly images: ImageSource;
+}
+
+const run = promisify(execFile);
+const dnsmasqLeases = "/var/lib/dnsmasq/dnsmasq.leases";
+
+export async function openRuntime(config: VkConfig, context: RuntimeContext): Promise<VmRuntime> {
+  const kind = await chooseRuntime(config, context);
+  context.log.info({ runtime: kind }, "VMs are run by this");
+  return kind === "cocoon" ? openCommand(config, context) : openQemu(config, context);
+}
+
+/**
+ * An external command that somebody installed holds the host's VMs, so it wins; our own `cocoon` works on the same
+ * files as the built-in engine, which can do more.
+ */
+async function chooseRuntime(
+  { runtime, cocoonBin }: VkConfig,
+  { signal }: Abortable,
+): Promise<"qemu" | "cocoon"> {
+  if (runtime !== "auto") return runtime;
+  try {
+    await access(cocoonBin, constants.X_OK);
+    const { stdout } = await run(cocoonBin, ["version"], { signal, timeout: 10_000 });
+    return /Node\.js/.test(stdout) ? "qemu" : "cocoon";
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return "qemu";
+    throw new Fault(
+      "unavailable",
+      `${cocoonBin} is there but does not run (${messageOf(error).split("\n", 1)[0]}); repair it, or choose with VK_RUNTIME=qemu`,
+      { cause: error },
+    );
+  }
+}
+
+function openCommand(config: VkConfig, { log, signal }: RuntimeContext): Promise<VmRuntime> {
+  const { rootDirectory, leasesPath } = config;
+  return openCliRuntime({
+    command: [config.cocoonBin],
+    sudo: config.cocoonSudo,
+    rootDirectory,
+    leasesPaths: leasesPath ? [leasesPath] : [join(rootDirectory, "net", "leases.json"), dnsmasqLeases],
+    env: { PATH: config.path, COCOON_ROOT_DIR: rootDirectory, COCOON_CGROUP_PARENT: config.cgroupParent },
+    log,
+    signal,
   });
+}
+
+async function openQemu(config: VkConfig, { log, signal, images }: RuntimeContext): Promise<VmRuntime> {
+  const { rootDirectory } = config;
   return openQemuRuntime({
     rootDirectory,
-    images: openImageLibrary({ directory: join(rootDirectory, "images") }),
-    networks: new Map([["user", network]]),
+    images: openImageLibrary({
+      directory: config.imageDirectory ?? join(rootDirectory, "images"),
+      source: images,
+    }),
+    networks: await openNetworks(config, { signal }),
     path: config.path,
     cgroupParent: config.cgroupParent,
     log,
     signal,
   });
+}
+
+/** The same places as the `cocoon` command uses, so that both see the same addresses. The first is the default. */
+async function openNetworks(config: VkConfig, options: Abortable): Promise<ReadonlyMap<string, VmNetwork>> {
+  const directory = join(config.rootDirectory, "net");
+  const leasesPath = config.leasesPath ?? join(directory, "leases.json");
+  const networks = new Map<string, VmNetwork>();
+  if (config.bridge) {
+    const { bridge, bridgeSubnet, bridgeDns, bridgeDenied } = config;
+    const settings = {
+      directory: join(directory, "bridge"),
+      bridge,
+      leasesPath,
+      connectVms: config.bridgeConnectVms === "true",
+      ...(bridgeSubnet ? { subnet: bridgeSubnet } : {}),
+      ...(bridgeDns ? { dns: bridgeDns } : {}),
+      ...(bridgeDenied ? { denied: bridgeDenied } : {}),
+    };
+    networks.set("bridge", await openBridgeNetwork(settings, options));
+  }
+  const { userSubnet } = config;
+  networks.set(
+    "user",
+    await openUserNetwork({
+      directory: join(directory, "user"),
+      ...(config.bridge ? {} : { leasesPath }),
+      ...(userSubnet ? { subnet: userSubnet } : {}),
+    }),
+  );
+  return networks;
 }

@@ -38,6 +38,8 @@ export interface SnapshotsOptions {
   readonly metrics: VkMetrics;
   readonly transfers?: number;
   readonly memoryBytes?: number;
+  /** Pulls have a budget of their own: waking must not wait for a push. */
+  readonly pullMemoryBytes?: number;
   readonly level?: number;
   readonly chunkBytes?: number;
 }
@@ -52,11 +54,16 @@ export interface PushRequest extends Abortable {
 
 export class Snapshots implements AsyncDisposable {
   readonly #options: SnapshotsOptions;
-  readonly #client: SnapshotClient;
+  readonly #pusher: SnapshotClient;
+  readonly #puller: SnapshotClient;
 
-  constructor(options: SnapshotsOptions, client: SnapshotClient) {
+  constructor(
+    options: SnapshotsOptions,
+    { pusher, puller }: { readonly pusher: SnapshotClient; readonly puller: SnapshotClient },
+  ) {
     this.#options = options;
-    this.#client = client;
+    this.#pusher = pusher;
+    this.#puller = puller;
   }
 
   /** What the machine sleeps in. */
@@ -103,7 +110,7 @@ export class Snapshots implements AsyncDisposable {
       const report = await runtime.snapshots.withFiles(
         snapshot,
         ({ envelope, files }) =>
-          this.#client.push({
+          this.#pusher.push({
             source: { envelope, files },
             repository,
             tag,
@@ -169,7 +176,7 @@ export class Snapshots implements AsyncDisposable {
     try {
       const directory = join(work, "snapshot");
       const repository = registry.repository(source.repository);
-      await this.#client.pull({ repository, reference: source.reference, directory, name, signal });
+      await this.#puller.pull({ repository, reference: source.reference, directory, name, signal });
       return await runtime.snapshots.importDirectory(directory, {
         name,
         description: source.reference,
@@ -201,18 +208,20 @@ export class Snapshots implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#client[Symbol.asyncDispose]();
+    await Promise.all([this.#pusher[Symbol.asyncDispose](), this.#puller[Symbol.asyncDispose]()]);
   }
 }
 
 export async function openSnapshots(options: SnapshotsOptions): Promise<Snapshots> {
   await rm(options.stagingDirectory, { recursive: true, force: true });
   await mkdir(options.stagingDirectory, { recursive: true, mode: 0o700 });
-  const client = await openSnapshotClient({
-    ...(options.transfers === undefined ? {} : { transfers: options.transfers }),
-    ...(options.memoryBytes === undefined ? {} : { memoryBytes: options.memoryBytes }),
-  });
-  return new Snapshots(options, client);
+  const open = (memoryBytes: number | undefined) =>
+    openSnapshotClient({
+      ...(options.transfers === undefined ? {} : { transfers: options.transfers }),
+      ...(memoryBytes === undefined ? {} : { memoryBytes }),
+    });
+  const [pusher, puller] = await Promise.all([open(options.memoryBytes), open(options.pullMemoryBytes)]);
+  return new Snapshots(options, { pusher, puller });
 }
 
 /** Exactly that name: a reference may also be an id or the beginning of one. */

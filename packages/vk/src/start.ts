@@ -11,8 +11,9 @@ import type { KubeClient, KubeConnection } from "@cocoon/kube";
 import { startEventRecorder } from "@cocoon/kube/controller";
 import { startKubelet, type Kubelet, type KubeletOptions } from "@cocoon/kubelet";
 import type { Registry as OciRegistry, SnapshotFormat } from "@cocoon/oci";
-import type { VmRuntime } from "@cocoon/vm";
+import type { RestoreMode, VmRuntime } from "@cocoon/vm";
 import type { SshLogin } from "./guest/ssh.ts";
+import { defaultIdle, watchIdle, type IdleSettings } from "./idle.ts";
 import { createVkMetrics, type VkMetrics } from "./metrics.ts";
 import { describeNode, type NodeSettings } from "./node.ts";
 import type { Ping } from "./probes/checks.ts";
@@ -22,6 +23,7 @@ import { CocoonProvider } from "./provider/cocoon-provider.ts";
 import { Machines, type ProviderParts } from "./provider/provider.ts";
 import { watchVms } from "./provider/watch.ts";
 import { openSnapshots, type Snapshots } from "./snapshots.ts";
+import { createUsageMetrics } from "./usage-metrics.ts";
 
 export interface VkOptions extends Abortable {
   readonly client: KubeClient & KubeConnection;
@@ -34,6 +36,7 @@ export interface VkOptions extends Abortable {
     readonly stagingDirectory: string;
     readonly transfers?: number;
     readonly memoryBytes?: number;
+    readonly pullMemoryBytes?: number;
     readonly level?: number;
     readonly chunkBytes?: number;
   };
@@ -46,6 +49,11 @@ export interface VkOptions extends Abortable {
   readonly probeTimes?: ProbeTimes;
   readonly hibernatedPhase?: "Running" | "Pending";
   readonly restartPauseMs?: number;
+  readonly livenessSecondMs?: number;
+  readonly idle?: IdleSettings;
+  readonly restoreMode?: RestoreMode;
+  readonly snapshotConfigMap?: "legacy" | "all";
+  readonly macosBin?: string;
   readonly log?: Logger;
   readonly metrics?: Registry;
   readonly configuration?: unknown;
@@ -91,6 +99,8 @@ export async function startVk(options: VkOptions): Promise<RunningVk> {
     ...(options.beforeStep ? { beforeStep: options.beforeStep } : {}),
   });
   stack.defer(() => machines.stop());
+  const seats = () => machines.seats();
+  createUsageMetrics(registry, { runtime, seats, rootDirectory: node.rootDirectory, signal });
   const ssh = options.ssh ?? { user: "root" };
   const provider = new CocoonProvider({ machines, runtime, ssh, node: node.name, log });
   const kubelet = stack.use(
@@ -107,13 +117,24 @@ export async function startVk(options: VkOptions): Promise<RunningVk> {
       configuration: options.configuration ?? {},
     }),
   );
-  const watching = watchVms({ runtime, log, signal, lookAgain: (vmName) => machines.lookAgain(vmName) });
+  const watching = watchMachines(options, { machines, log, signal });
   stack.defer(async () => {
     stop.abort(new Fault("unavailable", "vk-cocoon stops"));
     await watching;
   });
   const parts = stack.move();
   return { kubelet, [Symbol.asyncDispose]: () => parts.disposeAsync() };
+}
+
+/** What goes on beside the pods' own work; ends with the signal. */
+async function watchMachines(
+  { runtime, idle = defaultIdle }: VkOptions,
+  { machines, ...common }: Abortable & { readonly machines: Machines; readonly log: Logger },
+): Promise<void> {
+  await Promise.all([
+    watchVms({ ...common, runtime, lookAgain: (vmName) => machines.lookAgain(vmName) }),
+    watchIdle({ ...common, runtime, seats: () => machines.seats(), settings: idle }),
+  ]);
 }
 
 async function openRegistrySide(
@@ -139,5 +160,9 @@ function settingsOf(options: VkOptions): ProviderParts["settings"] {
     cpuClass: node.cpuClass,
     probeTimes: options.probeTimes ?? defaultProbeTimes,
     restartPauseMs: options.restartPauseMs ?? defaultRestartPauseMs,
+    livenessSecondMs: options.livenessSecondMs ?? 1_000,
+    restoreMode: options.restoreMode ?? "mmap",
+    snapshotConfigMap: options.snapshotConfigMap ?? "legacy",
+    macosBin: options.macosBin ?? "",
   };
 }

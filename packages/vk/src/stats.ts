@@ -80,7 +80,7 @@ async function podStats(seat: Seat, runtime: VmRuntime, signal: AbortSignal): Pr
 }
 
 /** `/proc/stat` counts hundredths of a second; idle and waiting for disks are not usage. */
-async function nodeCpuNanos(): Promise<number> {
+export async function nodeCpuNanos(): Promise<number> {
   const [line = ""] = (await readFile("/proc/stat", "utf8")).split("\n", 1);
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = line
     .trim()

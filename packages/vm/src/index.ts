@@ -41,6 +41,7 @@ export type {
   NetworkWish,
   PullOptions,
   RemoveVmOptions,
+  RestoreMode,
   RunSpec,
   RuntimeDescription,
   SaveOptions,

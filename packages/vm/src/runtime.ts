@@ -236,9 +236,13 @@ export interface DataDisk {
   readonly mountPoint?: string;
 }
 
+/** How a clone gets at its memory; an engine that knows only one way takes that. */
+export type RestoreMode = "copy" | "ondemand" | "mmap";
+
 export interface CloneSpec extends NetworkWish {
   readonly name: string;
   readonly snapshot: string;
+  readonly restoreMode?: RestoreMode;
   readonly cpus?: number;
   readonly memoryBytes?: number;
   readonly storageBytes?: number;

@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { createServer, connect, type AddressInfo } from "node:net";
 import { after, describe, test } from "node:test";
 import { isAlive, tryIdentify } from "@cocoon/core";
-import { count, eventually, sharedControlPlane, type TestCluster } from "@cocoon/testkit";
+import { count, eventually, sharedControlPlane, tier, type TestCluster } from "@cocoon/testkit";
 import { startTestNode, type TestNode } from "./test-node.ts";
 
 const cluster = await sharedControlPlane();
@@ -24,7 +24,7 @@ interface Path {
 }
 
 const spdyClient = { KUBECTL_REMOTE_COMMAND_WEBSOCKETS: "false", KUBECTL_PORT_FORWARD_WEBSOCKETS: "false" };
-const paths: readonly Path[] = [
+const allPaths: readonly Path[] = [
   {
     name: "WebSocket client, translated to SPDY",
     declared: false,
@@ -55,6 +55,8 @@ const paths: readonly Path[] = [
   },
 ];
 
+/** A real guest is reached over the paths that are left out here, in test/integration/vk. */
+const paths = tier() === "full" ? allPaths : allPaths.filter((path) => path.env !== spdyClient);
 const bulkBytes = count({ small: 8, full: 100 }) * 1024 * 1024;
 
 function exec(path: Path, args: readonly string[], input?: Uint8Array) {
@@ -282,7 +284,8 @@ async function talk(port: number, body: Buffer): Promise<Buffer> {
   socket.on("data", (chunk: Buffer) => void received.push(chunk));
   socket.on("error", () => undefined);
   socket.end(body);
-  await once(socket, "close");
+  // Not `once`: it takes an error, which a refused target is, for its own.
+  await new Promise((resolve) => socket.once("close", resolve));
   return Buffer.concat(received);
 }
 

@@ -1,7 +1,5 @@
 /** The life of machines: made, shown, reached, ended. */
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { createServer } from "node:net";
 import { test } from "node:test";
 import { eventually, sharedControlPlane } from "@cocoon/testkit";
 import { machinePod, openWorld, runMachine, type PodView } from "./test-vk.ts";
@@ -23,26 +21,28 @@ test("a pod becomes a machine, is reached through the API server, and goes with 
   });
   const pod = await world.pod("demo");
   assert.ok(ready(pod));
-  const { vm } = node.host.guest(vmName);
+  const entry = node.vm(vmName);
+  const { vm } = entry;
+  const ip = node.host.addressOf(vm);
   assert.equal(pod?.metadata.annotations["vm.cocoonstack.io/id"], vm.id);
-  assert.equal(pod?.metadata.annotations["vm.cocoonstack.io/ip"], "127.7.7.7");
+  assert.equal(pod?.metadata.annotations["vm.cocoonstack.io/ip"], ip);
   assert.equal(pod?.metadata.annotations["vm.cocoonstack.io/lifecycle-observed-generation"], "3");
   assert.equal(pod?.status.phase, "Running");
-  assert.equal(pod?.status.podIP, "127.7.7.7");
+  assert.equal(pod?.status.podIP, ip);
 
   const inNamespace = ["-n", world.namespace.name];
-  const ran = await cluster.kubectl(["exec", "-i", "demo", ...inNamespace, "--", "sh", "-c", "cat; exit 7"], {
-    input: "hello",
-  });
+  const ran = await cluster.kubectl(["exec", "-i", "demo", ...inNamespace, "--", "cat"], { input: "hello" });
   assert.equal(ran.stdout, "hello", ran.stderr);
-  assert.equal(ran.code, 7);
+  const failing = await cluster.kubectl(["exec", "demo", ...inNamespace, "--", "sh", "-c", "exit 7"]);
+  assert.equal(failing.code, 7);
+  node.host.print(entry, "booting\nlogin:\n");
   const logs = await cluster.kubectl(["logs", "demo", "--tail=1", ...inNamespace]);
   assert.equal(logs.stdout, "login:\n", logs.stderr);
 
   await cluster.kubectl(["delete", "pod", "demo", ...inNamespace, "--wait=true", "--timeout=60s"]);
   assert.equal(await world.pod("demo"), undefined);
-  assert.deepEqual([...node.host.guests.keys()], []);
-  assert.deepEqual([...node.host.snapshots.keys()], []);
+  assert.deepEqual([...node.host.vms.keys()], []);
+  assert.deepEqual(await node.snapshots(), []);
   assert.ok(await world.tagged(vmName, "latest"), "the default policy keeps a snapshot");
   assert.equal(await world.tagged(vmName, "hibernate"), undefined);
 });
@@ -50,17 +50,12 @@ test("a pod becomes a machine, is reached through the API server, and goes with 
 test("a machine with a probe port is ready when that port answers", async () => {
   await using world = await openWorld(cluster);
   const node = await world.newNode();
-  const server = createServer((socket) => socket.on("error", () => undefined).end("from the guest"));
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  node.host.servedPort = typeof address === "object" && address ? address.port : 0;
+  node.host.services.set(80, (stream) => stream.end("from the guest"));
   const vmName = `vk-${world.namespace.name}-web`;
   await world.apply(
     machinePod("web", node.name, { ...runMachine(vmName), "vm.cocoonstack.io/probe-port": "80" }),
   );
   await eventually(async () => assert.ok(ready(await world.pod("web"))));
-  server.close();
 });
 
 test("a machine that dies is started again, and the restart is counted", async () => {
@@ -69,9 +64,9 @@ test("a machine that dies is started again, and the restart is counted", async (
   const vmName = `vk-${world.namespace.name}-frail`;
   await world.apply(machinePod("frail", node.name, runMachine(vmName)));
   await eventually(async () => assert.ok(ready(await world.pod("frail"))));
-  node.host.crash(vmName);
+  node.host.kill(vmName);
   await eventually(async () => {
-    assert.equal(node.host.guest(vmName).vm.state, "running");
+    assert.equal(node.vm(vmName).vm.state, "running");
     assert.equal((await world.pod("frail"))?.status.containerStatuses?.[0]?.restartCount, 1);
   });
 });

@@ -3,26 +3,39 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { issueCertificate } from "@cocoon/controlplane";
-import { aborted, silentLogger } from "@cocoon/core";
-import { openKubeClient } from "@cocoon/kube";
+import { aborted, isFault, silentLogger } from "@cocoon/core";
+import { openKubeClient, pods as podType } from "@cocoon/kube";
 import { fixedCredential, openRegistry, type Registry } from "@cocoon/oci";
 import { startRegistry, type RunningRegistry } from "@cocoon/registry";
 import { temporaryDirectory, type TestCluster, type TestNamespace } from "@cocoon/testkit";
 import type { VmRuntime } from "@cocoon/vm";
+import { FakeHost, FakeRuntime, type FakeVm } from "@cocoon/vm/testing";
 import { startVk, type RunningVk, type VkOptions } from "@cocoon/vk";
-import { FakeHost, fakeRuntime } from "./fake-host.ts";
 
 export interface World extends AsyncDisposable {
   readonly cluster: TestCluster;
   readonly namespace: TestNamespace;
   readonly registry: Registry;
   readonly server: RunningRegistry;
+  /** For the registry. */
+  readonly token: string;
   /** With VMs in memory, or on the runtime given. */
-  newNode(options?: { readonly runtime?: () => Promise<VmRuntime> }): Promise<TestVk>;
+  newNode(options?: NewNode): Promise<TestVk>;
   pod(name: string): Promise<PodView | undefined>;
-  apply(pod: object): Promise<void>;
+  /** Creates a pod; applies anything else. */
+  apply(object: object): Promise<void>;
   annotate(pod: string, ...changes: string[]): Promise<void>;
   tagged(vmName: string, tag: string): Promise<string | undefined>;
+}
+
+/** Settings of a node that are not the test's usual ones. */
+export type NodeChanges = Partial<
+  Omit<VkOptions, "client" | "runtime" | "registry" | "node" | "api" | "signal" | "beforeStep">
+>;
+
+interface NewNode {
+  readonly runtime?: () => Promise<VmRuntime>;
+  readonly changes?: NodeChanges;
 }
 
 export interface PodView {
@@ -51,6 +64,11 @@ export interface PodView {
 export interface TestVk {
   readonly name: string;
   readonly host: FakeHost;
+  /** The VM of that name; throws when it is not there. */
+  vm(name: string): FakeVm;
+  running(): readonly FakeVm[];
+  /** Names of the host's own snapshots. */
+  snapshots(): Promise<readonly string[]>;
   /** Called before each step; a kill here never lets the step happen. */
   beforeStep: (vmName: string, step: string) => Promise<void>;
   readonly steps: string[];
@@ -70,6 +88,9 @@ export async function openWorld(cluster: TestCluster): Promise<World> {
   const credentials = fixedCredential({ kind: "bearer", token });
   const open = () => openRegistry({ address: server.url, credentials });
   const registry = stack.use(open());
+  const life = new AbortController();
+  stack.defer(() => life.abort());
+  const client = stack.use(await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal: life.signal }));
   const kubectl = async (args: readonly string[], input?: string) => {
     const done = await cluster.kubectl([...args, "-n", namespace.name], input === undefined ? {} : { input });
     assert.equal(done.code, 0, done.stderr);
@@ -80,27 +101,54 @@ export async function openWorld(cluster: TestCluster): Promise<World> {
     namespace,
     registry,
     server,
-    newNode: async ({ runtime } = {}) => {
+    token,
+    newNode: async (more = {}) => {
       const name = `vk-${randomBytes(4).toString("hex")}`;
-      const node = await makeNode({ cluster, name, stack, registry: open, ...(runtime ? { runtime } : {}) });
+      const node = await makeNode({ cluster, name, stack, registry: open, ...more });
       await node.start();
       return node;
     },
     pod: async (name) => {
-      const text = await kubectl(["get", "pod", name, "--ignore-not-found", "-o", "json"]);
-      return text === "" ? undefined : (JSON.parse(text) as PodView);
+      try {
+        const found = await client.get(podType, { namespace: namespace.name, name }, { signal: life.signal });
+        return { ...found, metadata: { annotations: {}, ...found.metadata } } as unknown as PodView;
+      } catch (error) {
+        if (isFault(error, "notFound")) return undefined;
+        throw error;
+      }
     },
-    apply: async (pod) => void (await kubectl(["apply", "-f", "-"], JSON.stringify(pod))),
-    annotate: async (pod, ...changes) =>
-      void (await kubectl(["annotate", "--overwrite", "pod", pod, ...changes])),
+    apply: async (object) => {
+      const pod = object as { kind: string; metadata: object };
+      const placed = { ...pod, metadata: { ...pod.metadata, namespace: namespace.name } };
+      if (pod.kind === "Pod") await client.create(podType, placed, { signal: life.signal });
+      else await kubectl(["apply", "-f", "-"], JSON.stringify(object));
+    },
+    annotate: async (pod, ...changes) => {
+      const annotations = Object.fromEntries(
+        changes.map((change) => {
+          const [key = "", value] = change.split("=");
+          return value === undefined ? [key.replace(/-$/, ""), null] : [key, value];
+        }),
+      );
+      const body = { metadata: { annotations } };
+      await client.patch(
+        podType,
+        { key: { namespace: namespace.name, name: pod }, patch: { type: "merge", body } },
+        { signal: life.signal },
+      );
+    },
     tagged: async (vmName, tag) =>
       (await registry.repository(vmName).headManifest(tag, { signal: AbortSignal.timeout(10_000) }))?.digest,
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }
 
+const letIn = new WeakSet<TestCluster>();
+
 /** What an installer grants once: the API server may use the kubelets' API. */
 async function letApiServerIn(cluster: TestCluster): Promise<void> {
+  if (letIn.has(cluster)) return;
+  letIn.add(cluster);
   const binding = {
     apiVersion: "rbac.authorization.k8s.io/v1",
     kind: "ClusterRoleBinding",
@@ -114,17 +162,16 @@ async function letApiServerIn(cluster: TestCluster): Promise<void> {
   assert.equal(applied.code, 0, applied.stderr);
 }
 
-interface NodeParts {
+interface NodeParts extends NewNode {
   readonly cluster: TestCluster;
   readonly name: string;
   readonly stack: AsyncDisposableStack;
   readonly registry: () => Registry;
-  readonly runtime?: () => Promise<VmRuntime>;
 }
 
-async function makeNode({ cluster, name, stack, registry, runtime }: NodeParts): Promise<TestVk> {
+async function makeNode({ cluster, name, stack, registry, runtime, changes }: NodeParts): Promise<TestVk> {
   const directory = stack.use(await temporaryDirectory());
-  const host = new FakeHost(directory.path);
+  const host = new FakeHost({ directory: `${directory.path}/snapshots` });
   const [certificate, key] = await Promise.all([
     readFile(`${cluster.layout.pki}/ca.crt`, "utf8"),
     readFile(`${cluster.layout.pki}/ca.key`, "utf8"),
@@ -142,6 +189,9 @@ async function makeNode({ cluster, name, stack, registry, runtime }: NodeParts):
   const node: TestVk = {
     name,
     host,
+    vm: (vmName) => host.find(vmName),
+    running: () => [...host.vms.values()].filter(({ vm }) => vm.state === "running"),
+    snapshots: async () => (await new FakeRuntime(host).snapshots.all()).map((snapshot) => snapshot.name),
     steps: [],
     beforeStep: async () => undefined,
     start: async () => {
@@ -152,7 +202,7 @@ async function makeNode({ cluster, name, stack, registry, runtime }: NodeParts):
       const oci = parts.use(registry());
       const options: VkOptions = {
         client,
-        runtime: runtime ? parts.use(await runtime()) : fakeRuntime(host),
+        runtime: runtime ? parts.use(await runtime()) : parts.use(new FakeRuntime(host)),
         signal,
         api,
         log: silentLogger,
@@ -161,6 +211,7 @@ async function makeNode({ cluster, name, stack, registry, runtime }: NodeParts):
         registry: { client: oci, format: "v2", stagingDirectory: `${directory.path}/staging` },
         probeTimes: { firstMs: 20, growth: 1.5, maxMs: 200, readyMs: 500, failures: 3 },
         restartPauseMs: 100,
+        ...changes,
         beforeStep: async (vmName, step) => {
           node.steps.push(step);
           await node.beforeStep(vmName, step);
@@ -236,4 +287,15 @@ export function runMachine(vmName: string): Record<string, string> {
     "cocoonset.cocoonstack.io/image": "https://images.test/demo.img",
     "cocoonset.cocoonstack.io/generation": "3",
   };
+}
+
+/** Something that only this machine has in its memory: copies share it, a fresh one has none. */
+export function mark(node: TestVk, vmName: string): string {
+  const soul = randomBytes(4).toString("hex");
+  node.vm(vmName).guest.write("/run/soul", soul);
+  return soul;
+}
+
+export function soulOf(node: TestVk, vmName: string): string | undefined {
+  return node.vm(vmName).guest.read("/run/soul");
 }

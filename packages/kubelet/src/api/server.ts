@@ -5,6 +5,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { ServerOptions } from "node:https";
 import { Socket } from "node:net";
+import { Server as TlsServer } from "node:tls";
 import type { Duplex } from "node:stream";
 import {
   Fault,
@@ -17,6 +18,7 @@ import {
   type RunningServer,
 } from "@cocoon/core";
 import type { KubeObject } from "@cocoon/kube";
+import { followCertificates, type ServingCertificates } from "@cocoon/kube/certificates";
 import type { PodProvider } from "../provider.ts";
 import {
   acceptSpdyCommand,
@@ -42,6 +44,8 @@ export interface KubeletApiOptions {
   readonly port: number;
   /** Serving certificate, and the CA of client certificates; clients without one may bring a token. */
   readonly tls: ServerOptions;
+  /** Where the serving certificate comes from when it changes while the server runs. */
+  readonly certificates?: ServingCertificates;
   readonly provider: PodProvider;
   readonly authenticate: Authenticator;
   readonly authorize: Authorizer;
@@ -76,7 +80,24 @@ export async function startKubeletApi(options: KubeletApiOptions): Promise<Runni
     socket.on("error", () => socket.destroy());
     void answerUpgrade(options, readCall(request), { request, socket, head });
   });
-  return server;
+  return followNewCertificates(server, options);
+}
+
+/** Connections that are open keep their certificate; new ones get the new one. */
+function followNewCertificates(
+  server: RunningServer,
+  { certificates, tls }: KubeletApiOptions,
+): RunningServer {
+  if (!certificates || !(server.server instanceof TlsServer)) return server;
+  const following = followCertificates(server.server, {
+    certificates,
+    options: tls.ca === undefined ? {} : { ca: tls.ca },
+  });
+  const stop = async () => {
+    following[Symbol.dispose]();
+    await server.stop();
+  };
+  return { ...server, stop, [Symbol.asyncDispose]: stop };
 }
 
 function readCall(request: IncomingMessage): Call {

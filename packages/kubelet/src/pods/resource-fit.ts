@@ -16,8 +16,19 @@ export interface Misfit {
   readonly message: string;
 }
 
+type Requests = ReadonlyMap<string, Quantity>;
+
+/** Each new pod is weighed against all others, which stay the same objects while nobody changes them. */
+const known = new WeakMap<Pod, Requests>();
+
+function requestsOf(pod: Pod): Requests {
+  const found = known.get(pod) ?? sumRequests(pod);
+  known.set(pod, found);
+  return found;
+}
+
 /** Requests of a pod by resource: containers together, or the largest init container when that is more. */
-function requestsOf(pod: Pod): ReadonlyMap<string, Quantity> {
+function sumRequests(pod: Pod): Requests {
   const total = new Map<string, Quantity>();
   for (const container of pod.spec.containers) {
     for (const [resource, text] of Object.entries(container.resources?.requests ?? {})) {
@@ -27,8 +38,8 @@ function requestsOf(pod: Pod): ReadonlyMap<string, Quantity> {
   for (const container of pod.spec.initContainers ?? []) {
     for (const [resource, text] of Object.entries(container.resources?.requests ?? {})) {
       const wanted = parseQuantity(text);
-      const known = total.get(resource);
-      if (!known || compareQuantities(wanted, known) > 0) total.set(resource, wanted);
+      const sum = total.get(resource);
+      if (!sum || compareQuantities(wanted, sum) > 0) total.set(resource, wanted);
     }
   }
   return total;

@@ -4,12 +4,14 @@ import { pipeline } from "node:stream/promises";
 import { isFault, messageOf, type Logger } from "@cocoon/core";
 import type { LogOptions } from "@cocoon/kubelet";
 import type { VmRuntime } from "@cocoon/vm";
+import { selectLines, stampingLines, type ConsoleTimes } from "./console-times.ts";
 
 export interface LogTarget {
   readonly runtime: VmRuntime;
   readonly vmId: string;
   /** The console even where there is a journal. */
   readonly console: boolean;
+  readonly times: ConsoleTimes;
   readonly log: Logger;
 }
 
@@ -48,7 +50,8 @@ async function openJournal({ runtime, vmId }: LogTarget, options: LogOptions): P
     program.stdout.once("close", end);
     return program.stdout;
   } catch (error) {
-    if (isFault(error, "notSupported") || isFault(error, "timeout")) return undefined;
+    const none = (["notSupported", "timeout", "notFound"] as const).some((code) => isFault(error, code));
+    if (none) return undefined;
     throw error;
   }
 }
@@ -66,18 +69,21 @@ async function hasJournal(runtime: VmRuntime, vmId: string, signal: AbortSignal)
   return (await program.exited).code === 0;
 }
 
-async function consoleLogs({ runtime, vmId, log }: LogTarget, options: LogOptions): Promise<Readable> {
-  const { signal, tailLines, follow } = options;
+async function consoleLogs({ runtime, vmId, times, log }: LogTarget, options: LogOptions): Promise<Readable> {
+  const { signal, tailLines, follow, since, timestamps } = options;
   // Attach first: what is shown between the two is then seen once more rather than never.
   const live = follow ? await runtime.openConsole(vmId, { signal }) : undefined;
-  const shown = lastLines(await runtime.readConsole(vmId, { signal }), tailLines);
+  const history = await runtime.readConsole(vmId, { signal });
+  const marks = times.look(vmId, history.length, new Date());
+  const shown = lastLines(selectLines(history, marks, { since, timestamps }), tailLines);
   if (!live) return Readable.from(shown.length > 0 ? [shown] : [], { objectMode: false });
   const output = new PassThrough();
   output.write(shown);
   output.once("close", () => live.destroy());
-  pipeline(live, output, { signal }).catch((error: unknown) =>
-    log.debug({ vm: vmId, error: messageOf(error) }, "console log ended"),
-  );
+  const followed = timestamps
+    ? pipeline(live, stampingLines(), output, { signal })
+    : pipeline(live, output, { signal });
+  followed.catch((error: unknown) => log.debug({ vm: vmId, error: messageOf(error) }, "console log ended"));
   return output;
 }
 

@@ -64,7 +64,7 @@ async function runOver(client: Client, { command, env }: GuestCommand, io: Comma
   const exited = new Promise<number>((resolve, reject) => {
     let code: number | undefined;
     channel.once("exit", (status: number | null, signalName?: string) => {
-      code = status ?? 128 + (signalNumbers[signalName ?? ""] ?? 1);
+      code = status ?? 128 + (signalNumbers[signalName?.replace(/^SIG/, "") ?? ""] ?? 1);
     });
     channel.once("close", () =>
       code === undefined

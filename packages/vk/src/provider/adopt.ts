@@ -2,11 +2,20 @@
  * Start-up: VMs that no pod of this node claims. Pods themselves are adopted by the ordinary way: their VM has their
  * name. A list that failed is never an empty list: the start fails instead.
  */
-import { annotation, readLifecycle, readText } from "@cocoon/contract";
+import {
+  annotation,
+  readGeneration,
+  readLifecycle,
+  readText,
+  readVmRuntime,
+  readVmSpec,
+} from "@cocoon/contract";
 import { messageOf, type Abortable, type Logger } from "@cocoon/core";
 import { pods, type KubeClient, type KubeObject } from "@cocoon/kube";
 import type { Vm, VmRuntime } from "@cocoon/vm";
 import type { VkMetrics } from "../metrics.ts";
+import { findSnapshot } from "../snapshots.ts";
+import { vmLabel } from "./bring-up.ts";
 
 export const orphanPolicies = ["alert", "destroy", "keep"] as const;
 export type OrphanPolicy = (typeof orphanPolicies)[number];
@@ -26,25 +35,36 @@ interface Claim {
   readonly node: string;
   /** The machine was brought up there. */
   readonly lives: boolean;
+  readonly generation: number;
+  /** Id of the snapshot that it was woken from. */
+  readonly restoredFrom: string;
 }
 
-type OrphanAction = "nothing" | "alert" | "destroy" | "freeze";
+/** A VM that no pod of this node claims. */
+interface Orphan extends Pick<Vm, "name" | "state"> {
+  readonly generation: number;
+  /** The local snapshot that is exactly where the VM stands: it is paused since. */
+  readonly exactSnapshotId: string | undefined;
+}
+
+type OrphanAction = "nothing" | "alert" | "destroy" | "freeze" | "release";
 
 /** Names that this program gives; VMs of anybody else on the host are none of its business. */
 const ours = /^vk-/;
 
 /**
- * What to do with a VM that no pod of this node claims. A machine that lives on another node must not run here too;
- * it is frozen, not removed: only its owner can tell whether it holds something that the other has not.
+ * What to do with a VM that no pod of this node claims. A machine that lives on another node must not run here too.
+ * When it went on there from the very snapshot that this VM stands still at, and not from an older generation, this
+ * one holds nothing of its own and is let go of; else it is frozen, and its owner decides.
  */
-export function planOrphan(
-  vm: Pick<Vm, "name" | "state">,
-  elsewhere: readonly Claim[],
-  policy: OrphanPolicy,
-): OrphanAction {
+export function planOrphan(vm: Orphan, elsewhere: readonly Claim[], policy: OrphanPolicy): OrphanAction {
   if (!ours.test(vm.name)) return "nothing";
-  const superseded = elsewhere.some((claim) => claim.vmName === vm.name && claim.lives);
-  if (superseded) return vm.state === "running" ? "freeze" : "alert";
+  const successor = elsewhere.find((claim) => claim.vmName === vm.name && claim.lives);
+  if (successor) {
+    const wentOn = vm.exactSnapshotId !== undefined && successor.restoredFrom === vm.exactSnapshotId;
+    if (wentOn && successor.generation >= vm.generation) return "release";
+    return vm.state === "running" ? "freeze" : "alert";
+  }
   const wakesElsewhere = elsewhere.some((claim) => claim.vmName === vm.name);
   if (policy === "destroy") return wakesElsewhere ? "alert" : "destroy";
   return policy === "keep" ? "nothing" : "alert";
@@ -62,7 +82,20 @@ export async function dealWithOrphans(options: AdoptOptions): Promise<void> {
   if (orphans.length === 0) return;
   const everywhere = await listClaims(client, { signal });
   const elsewhere = everywhere.filter((claim) => claim.node !== node);
-  for (const vm of orphans) await deal(vm, planOrphan(vm, elsewhere, options.policy), options);
+  for (const vm of orphans) {
+    const orphan = await describeOrphan(vm, options);
+    await deal(vm, planOrphan(orphan, elsewhere, options.policy), options);
+  }
+}
+
+async function describeOrphan(vm: Vm, { runtime, signal }: AdoptOptions): Promise<Orphan> {
+  const local = vm.state === "paused" ? await findSnapshot(runtime, vm.name, { signal }) : undefined;
+  return {
+    name: vm.name,
+    state: vm.state,
+    generation: Number(vm.config.labels[vmLabel.generation] ?? 0),
+    exactSnapshotId: local?.vmId === vm.id ? local.id : undefined,
+  };
 }
 
 async function deal(
@@ -74,12 +107,18 @@ async function deal(
   metrics.orphans.inc();
   try {
     if (action === "freeze") await runtime.pause(vm.id, { signal });
-    if (action === "destroy") await runtime.remove(vm.id, { force: true, signal });
+    if (action === "destroy" || action === "release") await runtime.remove(vm.id, { force: true, signal });
+    if (action === "release") await dropSnapshot(runtime, vm.name, signal);
     log.warn({ vm: vm.name, id: vm.id, action }, "no pod of this node claims this VM");
   } catch (error) {
     log.error({ vm: vm.name, id: vm.id, action, error: messageOf(error) }, "orphan VM not dealt with");
     if (action === "freeze") throw error;
   }
+}
+
+async function dropSnapshot(runtime: VmRuntime, name: string, signal: AbortSignal): Promise<void> {
+  const local = await findSnapshot(runtime, name, { signal });
+  if (local) await runtime.snapshots.remove(local.id, { signal });
 }
 
 async function listClaims(
@@ -97,9 +136,15 @@ async function listClaims(
 
 function readClaim(pod: KubeObject & { readonly spec?: { readonly nodeName?: string } }): Claim | undefined {
   const { annotations } = pod.metadata;
-  const vmName = readText(annotations, annotation.vmName);
+  const { vmName } = readVmSpec(annotations);
   if (vmName === "") return undefined;
   const { state } = readLifecycle(annotations);
-  const lives = readText(annotations, annotation.vmId) !== "" || state === "ready";
-  return { vmName, node: pod.spec?.nodeName ?? "", lives };
+  const lives = readVmRuntime(annotations).vmId !== "" || state === "ready";
+  return {
+    vmName,
+    node: pod.spec?.nodeName ?? "",
+    lives,
+    generation: readGeneration(annotations),
+    restoredFrom: readText(annotations, annotation.restoredFrom),
+  };
 }

@@ -1,4 +1,5 @@
 /** Makes a VM the way the plan chose. Each may be repeated: a name that is taken is found by the next look. */
+import { access } from "node:fs/promises";
 import { annotation, formatImageReference, latestTag, tryParseImageReference } from "@cocoon/contract";
 import { Fault, messageOf, type Abortable } from "@cocoon/core";
 import type { Vm } from "@cocoon/vm";
@@ -7,6 +8,7 @@ import type { PodWriter } from "../pod-writer.ts";
 import { canonicalDirectory } from "./clone-directory.ts";
 import { dropLocal } from "./local-snapshot.ts";
 import type { SleepingSnapshot, Step } from "./plan.ts";
+import { prepareGuest } from "./prepare-guest.ts";
 import { requireSnapshots, type StepContext } from "./step-context.ts";
 
 type BringUp = Extract<Step, { kind: "restore" | "cloneFromDir" | "fork" | "run" | "clone" | "decideMode" }>;
@@ -16,8 +18,10 @@ export async function bringUp(context: StepContext, step: BringUp, options: Abor
   const machine = readMachine(writer.pod);
   const took = metrics.bootSeconds.startTimer({ mode: step.kind, backend: machine.vm.backend });
   try {
-    await makeVm(context, { step, machine }, options);
+    await assertSystem(machine, context.macosBin);
+    const vm = await makeVm(context, { step, machine }, options);
     took();
+    void prepareGuest(context, { vm, cloned: vm.origin.kind !== "image" }, { signal: context.signal });
     if (step.kind === "restore") metrics.wake.inc({ result: "ok" });
   } catch (error) {
     if (step.kind === "restore") metrics.wake.inc({ result: "failed" });
@@ -32,11 +36,7 @@ interface Making {
   readonly machine: Machine;
 }
 
-async function makeVm(
-  context: StepContext,
-  { step, machine }: Making,
-  options: Abortable,
-): Promise<Vm | void> {
+async function makeVm(context: StepContext, { step, machine }: Making, options: Abortable): Promise<Vm> {
   switch (step.kind) {
     case "restore":
       return restore(context, { snapshot: step.snapshot, machine }, options);
@@ -48,15 +48,32 @@ async function makeVm(
       return runImage(context, machine, options);
     case "clone":
       return cloneSnapshot(context, machine, options);
-    case "decideMode":
+    default:
       return (await isSnapshotImage(context, machine, options))
         ? cloneSnapshot(context, machine, options)
         : runImage(context, machine, options);
   }
 }
 
+/** macOS needs a host with Apple's hardware and a program of its own; nothing else can stand in for it. */
+async function assertSystem({ vm }: Machine, macosBin: string): Promise<void> {
+  if (vm.os !== "macos") return;
+  const there =
+    macosBin !== "" &&
+    (await access(macosBin).then(
+      () => true,
+      () => false,
+    ));
+  throw new Fault(
+    "preconditionFailed",
+    there
+      ? `${annotation.os} is macos, and ${macosBin} exists, but this version cannot drive it yet`
+      : `${annotation.os} is macos, but this node has no program for it (VK_COCOON_MACOS_BIN: ${macosBin || "not set"}); choose a node that has`,
+  );
+}
+
 /** Whose VM it is: found again at start, and compared when two nodes have one machine. */
-const vmLabel = { pod: "cocoon.pod", uid: "cocoon.pod-uid", generation: "cocoon.generation" } as const;
+export const vmLabel = { pod: "cocoon.pod", uid: "cocoon.pod-uid", generation: "cocoon.generation" } as const;
 
 function commonSpec({ writer }: StepContext, machine: Machine) {
   const { namespace, name, uid = "" } = writer.pod.metadata;
@@ -140,7 +157,9 @@ async function cloneFrom(
   { snapshot, machine }: { readonly snapshot: string; readonly machine: Machine },
   options: Abortable,
 ): Promise<Vm> {
-  return context.runtime.clone({ ...commonSpec(context, machine), snapshot }, options);
+  // Windows does not stand memory that comes in late.
+  const restoreMode = machine.vm.os === "windows" ? "copy" : context.restoreMode;
+  return context.runtime.clone({ ...commonSpec(context, machine), snapshot, restoreMode }, options);
 }
 
 async function restore(
@@ -157,7 +176,9 @@ async function restore(
     context.tell({ type: "Warning", reason: "WakePullFailed", message: messageOf(error) });
     throw error;
   }
-  return cloneFrom(context, { snapshot: local.id, machine }, options);
+  const vm = await cloneFrom(context, { snapshot: local.id, machine }, options);
+  await context.writer.write({ [annotation.restoredFrom]: snapshot.snapshotId }, options);
+  return vm;
 }
 
 async function cloneFromDirectory(

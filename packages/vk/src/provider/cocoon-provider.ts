@@ -1,6 +1,7 @@
 /** The provider that the kubelet library sees: machines, and the ways into their guests. */
 import type { Duplex, Readable } from "node:stream";
 import { Readable as ReadableStream } from "node:stream";
+import { annotation } from "@cocoon/contract";
 import { Fault, type Logger } from "@cocoon/core";
 import { keyText, type ObjectKey } from "@cocoon/kube";
 import type {
@@ -15,6 +16,7 @@ import type {
 } from "@cocoon/kubelet";
 import type { VmRuntime } from "@cocoon/vm";
 import { execInGuest } from "../guest/command.ts";
+import { ConsoleTimes } from "../guest/console-times.ts";
 import { guestLogs } from "../guest/logs.ts";
 import type { SshLogin } from "../guest/ssh.ts";
 import { drain, feed } from "../guest/streams.ts";
@@ -40,11 +42,9 @@ interface LiveGuest {
   readonly windows: boolean;
 }
 
-/** Prefer the serial console to the journal: `console` on the pod. */
-const logSourceAnnotation = "vm.cocoonstack.io/logs";
-
 export class CocoonProvider implements PodProvider {
   readonly #options: CocoonProviderOptions;
+  readonly #consoleTimes = new ConsoleTimes();
   readonly #startedAt = new Date().toISOString();
 
   constructor(options: CocoonProviderOptions) {
@@ -94,8 +94,9 @@ export class CocoonProvider implements PodProvider {
     if (!guest) return textStream("vk-cocoon: pod has no live VM\n");
     if (guest.windows) return textStream(windowsLogsText(guest.ip));
     const { runtime, log } = this.#options;
-    const console = guest.pod.metadata.annotations?.[logSourceAnnotation] === "console";
-    return guestLogs({ runtime, vmId: guest.vmId, console, log }, options);
+    if (options.follow) whileOpen(seat, options.signal);
+    const console = guest.pod.metadata.annotations?.[annotation.logs] === "console";
+    return guestLogs({ runtime, vmId: guest.vmId, console, times: this.#consoleTimes, log }, options);
   }
 
   async exec(
@@ -104,6 +105,7 @@ export class CocoonProvider implements PodProvider {
     io: CommandIo,
   ): Promise<number> {
     const guest = await this.#guest(pod, io.signal);
+    using _use = usingGuest(this.#seat(pod));
     if (guest.windows) {
       (io.stderr ?? io.stdout)?.write(windowsExecText(guest.ip));
       return 1;
@@ -111,12 +113,13 @@ export class CocoonProvider implements PodProvider {
     const { runtime, ssh } = this.#options;
     const spec = guest.pod.spec.containers.find((each) => each.name === container);
     const env = Object.fromEntries((spec?.env ?? []).map(({ name, value }) => [name, value ?? ""]));
-    return execInGuest({ runtime, vmId: guest.vmId, command, env, ssh }, io);
+    return await execInGuest({ runtime, vmId: guest.vmId, command, env, ssh }, io);
   }
 
   /** The serial console; leaving it does not end anything in the guest. */
   async attach({ pod }: ContainerTarget, io: CommandIo): Promise<number> {
     const guest = await this.#guest(pod, io.signal);
+    using _use = usingGuest(this.#seat(pod));
     const console = await this.#options.runtime.openConsole(guest.vmId, { signal: io.signal });
     const leave = () => console.destroy();
     io.signal.addEventListener("abort", leave, { once: true });
@@ -136,7 +139,15 @@ export class CocoonProvider implements PodProvider {
 
   async portForward(pod: ObjectKey, port: number, { signal }: ProviderOptions): Promise<Duplex> {
     const guest = await this.#guest(pod, signal);
-    return this.#options.runtime.dial(guest.vmId, port, { signal });
+    const use = usingGuest(this.#seat(pod));
+    try {
+      const connection = await this.#options.runtime.dial(guest.vmId, port, { signal });
+      connection.once("close", () => use[Symbol.dispose]());
+      return connection;
+    } catch (error) {
+      use[Symbol.dispose]();
+      throw error;
+    }
   }
 
   stats({ signal }: ProviderOptions): Promise<StatsSummary> {
@@ -165,6 +176,25 @@ export class CocoonProvider implements PodProvider {
     const ip = seat.showing?.kind === "live" ? seat.showing.ip : machine.ip;
     return { vmId: vm.id, ip, pod, windows: machine.vm.os === "windows" };
   }
+}
+
+/** A guest that somebody uses is not idle. */
+function usingGuest({ use }: Seat): Disposable {
+  use.open += 1;
+  let done = false;
+  return {
+    [Symbol.dispose]: () => {
+      if (done) return;
+      done = true;
+      use.open -= 1;
+      use.carried += 1;
+    },
+  };
+}
+
+function whileOpen(seat: Seat, signal: AbortSignal): void {
+  const use = usingGuest(seat);
+  signal.addEventListener("abort", () => use[Symbol.dispose](), { once: true });
 }
 
 function textStream(text: string): Readable {

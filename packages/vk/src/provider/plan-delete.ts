@@ -27,6 +27,14 @@ export function isDisrupted(pod: Pod): boolean {
   );
 }
 
+/**
+ * A snapshot that this machine came from, or that this node made of it. What another node pushed meanwhile under the
+ * same name belongs to the copy that lives there.
+ */
+export function isOurs(snapshot: SleepingSnapshot, recordedDigest: string, node: string): boolean {
+  return snapshot.digest === recordedDigest || snapshot.fromNode === node || snapshot.fromNode === "";
+}
+
 /** Whether the machine is to sleep instead of to end. */
 function endsAsleep({ disrupted, machine }: SeenDeletion): boolean {
   return disrupted || machine.sleep;
@@ -43,8 +51,9 @@ export function planDeletion(seen: SeenDeletion): DeletionStep {
     if (seen.latestSnapshotId !== local?.id) return { kind: "pushLatest" };
   }
   // The machine went on from there; whoever comes next must not find the old state.
-  const superseded = seen.stale !== undefined && machine.lifecycle.state === "ready";
-  if (superseded && seen.stale) return { kind: "dropTag", digest: seen.stale.digest };
+  const { stale } = seen;
+  if (stale && machine.lifecycle.state === "ready" && isOurs(stale, machine.recordedDigest, seen.node))
+    return { kind: "dropTag", digest: stale.digest };
   return { kind: "remove", vmId: vm.id };
 }
 

@@ -6,7 +6,7 @@ import { Backoff, Fault, isFault, messageOf, sleep, type Abortable, type Logger 
 import { keyText, pods as podType, type KubeClient, type ObjectKey } from "@cocoon/kube";
 import { referenceTo, type EventRecorder } from "@cocoon/kube/controller";
 import type { Pod } from "@cocoon/kubelet";
-import type { GuestLogin, VmRuntime } from "@cocoon/vm";
+import type { GuestLogin, RestoreMode, VmRuntime } from "@cocoon/vm";
 import { readMachine } from "../machine.ts";
 import type { VkMetrics } from "../metrics.ts";
 import { PodWriter } from "../pod-writer.ts";
@@ -31,6 +31,12 @@ interface ProviderSettings {
   readonly cpuClass: string;
   readonly probeTimes: ProbeTimes;
   readonly restartPauseMs: number;
+  /** Milliseconds that a second of a livenessProbe has. */
+  readonly livenessSecondMs: number;
+  readonly restoreMode: RestoreMode;
+  /** Whose sleep is listed in a ConfigMap of their namespace. */
+  readonly snapshotConfigMap: "legacy" | "all";
+  readonly macosBin: string;
 }
 
 export interface ProviderParts extends Abortable {
@@ -126,7 +132,7 @@ export class Machines {
 
   async #untilSettled(seat: Seat): Promise<void> {
     const { signal, log } = this.parts;
-    const backoff = new Backoff({ baseMs: 500, maxMs: 30_000 });
+    const backoff = new Backoff({ baseMs: 500, maxMs: 15_000 });
     while (!signal.aborted && !seat.ended) {
       try {
         await seat.exclusively(async () => {
@@ -165,6 +171,9 @@ export class Machines {
       writer: seat.writer,
       cloneRoots: parts.settings.cloneRoots,
       login: parts.settings.login,
+      restoreMode: parts.settings.restoreMode,
+      snapshotConfigMap: parts.settings.snapshotConfigMap,
+      macosBin: parts.settings.macosBin,
       tell: (event) => parts.events.record(referenceTo(podType, seat.writer.pod), event),
     };
   }

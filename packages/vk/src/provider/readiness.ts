@@ -6,9 +6,12 @@ import type { Vm } from "@cocoon/vm";
 import { readMachine } from "../machine.ts";
 import { checkMachine, type CheckResult } from "../probes/checks.ts";
 import { probe } from "../probes/probe.ts";
+import { keepAlive } from "./keep-alive.ts";
 import { dropLocal } from "./local-snapshot.ts";
 import type { ProviderParts } from "./provider.ts";
 import type { Seat } from "./seat.ts";
+import { isOurs } from "./plan-delete.ts";
+import { unlistAwake } from "./snapshot-list.ts";
 import { statusOf, type Showing } from "./status.ts";
 import type { StepContext } from "./step-context.ts";
 
@@ -111,6 +114,11 @@ export class Readiness {
     const ip = seat.showing?.kind === "live" ? seat.showing.ip : "";
     const { writer } = seat;
     await writer.announce({ state: "ready", more: writer.vmTexts({ vmId: vm.id, ip }) }, { signal });
+    if (seat.probing && !seat.keptAlive) {
+      seat.keptAlive = true;
+      const watched = { vm, signal: AbortSignal.any([seat.probing.signal, this.#parts.signal]) };
+      keepAlive(this.#parts, seat, watched);
+    }
     if (seat.finished === vm.id) return;
     seat.finished = vm.id;
     void this.#finishWake(seat, vm);
@@ -127,9 +135,12 @@ export class Readiness {
           if (seat.ended || machine.sleep || seat.finished !== vm.id) return;
           await this.#parts.before(vm.name, "dropTag");
           const left = await snapshots?.sleeping(vm.name, { signal });
-          if (left) await snapshots?.drop(vm.name, left.digest, { signal });
+          if (left && isOurs(left, machine.recordedDigest, this.#parts.settings.node))
+            await snapshots?.drop(vm.name, left.digest, { signal });
           await this.#parts.before(vm.name, "clearDigest");
-          await dropLocal(this.#parts.contextOf(seat), vm.name, { signal });
+          const context = this.#parts.contextOf(seat);
+          await dropLocal(context, vm.name, { signal });
+          await unlistAwake(context, { signal });
           await seat.writer.recordDigest(null, { signal });
         });
         return;

@@ -4,6 +4,13 @@ import type { Pod } from "@cocoon/kubelet";
 import type { PodWriter } from "../pod-writer.ts";
 import type { Showing } from "./status.ts";
 
+/** Streams of users into the guest. */
+export interface GuestUse {
+  open: number;
+  /** Grows whenever a stream ends, by what it carried where that is known. */
+  carried: number;
+}
+
 export class Seat {
   readonly key: ObjectKey;
   readonly uid: string;
@@ -13,9 +20,12 @@ export class Seat {
   failed = false;
   restarts = 0;
   lastStartMs = -Infinity;
+  readonly use: GuestUse = { open: 0, carried: 0 };
   /** The VM (id and epoch) that is being probed. */
   probed = "";
   probing: AbortController | undefined;
+  /** Its liveness probes run. */
+  keptAlive = false;
   /** The VM after whose readiness the registry was cleaned up. */
   finished = "";
   ended = false;
@@ -37,6 +47,7 @@ export class Seat {
   stopProbing(): void {
     this.probing?.abort();
     this.probing = undefined;
+    this.keptAlive = false;
     this.probed = "";
   }
 }

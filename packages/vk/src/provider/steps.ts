@@ -5,6 +5,7 @@ import { bringUp } from "./bring-up.ts";
 import { dropLocal } from "./local-snapshot.ts";
 import { findVm } from "./observe.ts";
 import type { Step } from "./plan.ts";
+import { listAsleep } from "./snapshot-list.ts";
 import { requireSnapshots, type StepContext } from "./step-context.ts";
 
 type Doing<K extends Step["kind"]> = Extract<Step, { kind: K }>;
@@ -18,8 +19,7 @@ export async function applyStep(context: StepContext, step: Step, options: Abort
     case "refuse":
       return refuse(context, step);
     case "announce":
-      await writer.announce({ state: step.state }, options);
-      return;
+      return announce(context, step, options);
     case "record":
       return writer.recordDigest(step.digest, options);
     case "clearId":
@@ -40,6 +40,16 @@ export async function applyStep(context: StepContext, step: Step, options: Abort
     default:
       return bringUp(context, step, options);
   }
+}
+
+async function announce(
+  context: StepContext,
+  { state }: Doing<"announce">,
+  options: Abortable,
+): Promise<void> {
+  const { writer } = context;
+  if (state === "hibernated") await listAsleep(context, readMachine(writer.pod).recordedDigest, options);
+  await writer.announce({ state }, options);
 }
 
 function refuse({ tell }: StepContext, { reason, message, waits }: Doing<"refuse">): never {

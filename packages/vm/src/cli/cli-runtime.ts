@@ -202,7 +202,7 @@ export class CliRuntime implements VmRuntime {
     const address = await this.address(ref, options);
     if (!address) throw new Fault("unavailable", `VM ${ref} has no address yet`);
     return new Promise((resolve, reject) => {
-      const socket = connect({ host: address.ip, port });
+      const socket = connect({ host: address.ip, port, allowHalfOpen: true });
       socket.once("connect", () => resolve(socket));
       socket.once("error", (error) => reject(toFault(error, `cannot connect to port ${port} of the guest`)));
       options.signal.addEventListener("abort", () => socket.destroy(new Error("aborted")), { once: true });

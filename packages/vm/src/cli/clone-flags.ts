@@ -40,9 +40,10 @@ export function cloneArguments(spec: CloneSpec, vintage: Vintage): readonly stri
         ...value("--storage", spec.storageBytes),
       ]
     : [];
+  const mode = spec.restoreMode ?? "mmap";
   const modes = {
-    "on-demand": ["--on-demand"],
-    "restore-mode": ["--restore-mode", "mmap"],
+    "on-demand": mode === "copy" ? [] : ["--on-demand"],
+    "restore-mode": ["--restore-mode", mode],
     none: [],
   } as const;
   return [

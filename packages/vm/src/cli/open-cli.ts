@@ -11,8 +11,8 @@ export interface CliOptions extends Abortable {
   /** `auto`: `sudo -n` when we are not root. */
   readonly sudo?: "auto" | "never";
   readonly rootDirectory?: string;
-  /** Where addresses are found that the engine does not learn. */
-  readonly leasesPath?: string;
+  /** Files in which addresses are found that the engine does not learn; the first that knows one counts. */
+  readonly leasesPaths?: readonly string[];
   /** What the command sees; sudo keeps little of it. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly log?: Logger;
@@ -28,12 +28,19 @@ export async function openCliRuntime(options: CliOptions): Promise<VmRuntime> {
   const vintage = await detectVintage(cocoon, options);
   const log = options.log ?? silentLogger;
   log.info({ ...vintage }, "found cocoon");
-  const leases = new LeaseFile(options.leasesPath ?? `${rootDirectory}/net/leases.json`);
+  const paths = options.leasesPaths ?? [`${rootDirectory}/net/leases.json`];
+  const leases = paths.map((path) => new LeaseFile(path));
   return new CliRuntime({
     command: cocoon,
     vintage,
     log,
     rootDirectory,
-    leaseOf: async (mac) => (await leases.tryFind(mac))?.ip,
+    leaseOf: async (mac) => {
+      for (const file of leases) {
+        const lease = await file.tryFind(mac);
+        if (lease) return lease.ip;
+      }
+      return undefined;
+    },
   });
 }

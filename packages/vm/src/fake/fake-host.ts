@@ -40,6 +40,8 @@ export class FakeHost {
   readonly changes = new EventEmitter();
   /** What answers on a guest's TCP ports. */
   readonly services = new Map<number, (stream: Duplex, vm: Vm) => void>();
+  /** Operations that were asked for, oldest first. */
+  readonly calls: FakeOperation[] = [];
   readonly #failures = new Map<FakeOperation, Fault[]>();
   readonly #delays = new Map<FakeOperation, Promise<void>>();
   #lastPid = 100_000;
@@ -78,6 +80,7 @@ export class FakeHost {
   /** Called by the runtime at the begin of each operation. */
   async enter(operation: FakeOperation, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
+    this.calls.push(operation);
     await this.#delays.get(operation);
     signal.throwIfAborted();
     const failure = this.#failures.get(operation)?.shift();

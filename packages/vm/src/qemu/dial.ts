@@ -6,6 +6,7 @@ import type { VmRecord } from "../store/vm-record.ts";
 import type { PortForward, VmAddress } from "../vm.ts";
 import type { VmNetwork } from "../vm-network.ts";
 import type { QemuContext } from "./context.ts";
+import { inTurn } from "./forward-turns.ts";
 import { operate } from "./operate.ts";
 
 export function networkOf(context: QemuContext, record: VmRecord): VmNetwork | undefined {
@@ -33,7 +34,7 @@ export async function dialGuest(
   if (address.routable) return open(address.ip, port, options);
   const known = address.forwards.find((each) => each.protocol === "tcp" && each.guestPort === port);
   const forward = known ?? (await addForward(context, record, { port, ...options }));
-  return open(forward.hostAddress, forward.hostPort, options);
+  return inTurn(forward, () => open(forward.hostAddress, forward.hostPort, options), options);
 }
 
 /** Reserved first, so that a crash cannot give the same host port to another VM; then QEMU is told. */
@@ -62,7 +63,8 @@ async function addForward(
 // oxlint-disable-next-line max-params -- host and port
 function open(host: string, port: number, { signal }: Abortable): Promise<Duplex> {
   return new Promise((resolve, reject) => {
-    const socket = connect({ host, port, noDelay: true });
+    // Half open: a guest that has said all it has to say may still listen.
+    const socket = connect({ host, port, noDelay: true, allowHalfOpen: true });
     const giveUp = () => {
       socket.destroy();
       reject(signal.reason instanceof Error ? signal.reason : new Error("aborted"));

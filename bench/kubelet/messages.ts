@@ -1,0 +1,12 @@
+/** What the benchmark and its kubelet say to each other. */
+export type WorkerRequest =
+  | { readonly kind: "calls" | "usage" }
+  | { readonly kind: "restart"; readonly vmName: string; readonly pod: string };
+
+export interface WorkerReply {
+  readonly ready?: boolean;
+  readonly calls?: Readonly<Record<string, number>>;
+  readonly rssBytes?: number;
+  readonly cpuMicros?: number;
+  readonly tookMs?: number;
+}

@@ -1,0 +1,135 @@
+/**
+ * Which machines are idle, and since when: little CPU used, no stream open, nothing forwarded, hardly any traffic.
+ * The time is published on the pod when a machine has been idle for a while, and removed as soon as it is not; a
+ * machine that stays as it is costs no write.
+ */
+import { annotation } from "@cocoon/contract";
+import { messageOf, sleep, type Abortable, type Logger } from "@cocoon/core";
+import { keyText } from "@cocoon/kube";
+import type { VmRuntime, VmStats } from "@cocoon/vm";
+import type { Seat } from "./provider/seat.ts";
+
+export interface IdleSettings {
+  /** 0: nobody looks. */
+  readonly sampleMs: number;
+  /** A machine that uses more of its CPUs is not idle. */
+  readonly cpuPercent: number;
+}
+
+export const defaultIdle: IdleSettings = { sampleMs: 30_000, cpuPercent: 2 };
+
+/** Neighbours and clocks talk a little in any network; a person or a program that works talks more. */
+const quietBytesPerSecond = 512;
+/** Samples in a row that must be idle before it is published: no flapping. */
+const samplesUntilIdle = 2;
+
+export interface Sample {
+  readonly stats: VmStats;
+  readonly cpus: number;
+  /** Grows with all that streams of users carried. */
+  readonly carried: number;
+  readonly openStreams: number;
+}
+
+/** Whether nothing happened between two samples. */
+export function isIdleBetween(before: Sample, now: Sample, { cpuPercent }: IdleSettings): boolean {
+  const seconds = (Date.parse(now.stats.at) - Date.parse(before.stats.at)) / 1000;
+  if (!(seconds > 0)) return false;
+  const cpuSeconds = (now.stats.cpu.usageNanos - before.stats.cpu.usageNanos) / 1e9;
+  const used = (100 * cpuSeconds) / (seconds * Math.max(1, now.cpus));
+  const traffic = trafficOf(now.stats) - trafficOf(before.stats);
+  return (
+    now.openStreams === 0 &&
+    now.carried === before.carried &&
+    used >= 0 &&
+    used < cpuPercent &&
+    traffic <= quietBytesPerSecond * seconds
+  );
+}
+
+function trafficOf({ network }: VmStats): number {
+  return network ? network.receivedBytes + network.sentBytes : 0;
+}
+
+/** What is known of one VM between two samples. */
+interface Memory {
+  readonly vm: string;
+  readonly sample: Sample;
+  readonly idleSamples: number;
+  readonly since: string;
+}
+
+export interface IdleWatchOptions extends Abortable {
+  readonly runtime: VmRuntime;
+  readonly seats: () => Iterable<Seat>;
+  readonly settings: IdleSettings;
+  readonly log: Logger;
+}
+
+/** Runs until the signal aborts. */
+export async function watchIdle(options: IdleWatchOptions): Promise<void> {
+  const { settings, signal } = options;
+  if (settings.sampleMs === 0) return;
+  const memories = new WeakMap<Seat, Memory>();
+  while (await sleep(settings.sampleMs, { signal }))
+    for (const seat of options.seats()) await tryLook(options, memories, seat);
+}
+
+async function tryLook(
+  options: IdleWatchOptions,
+  memories: WeakMap<Seat, Memory>,
+  seat: Seat,
+): Promise<void> {
+  try {
+    await look(options, memories, seat);
+  } catch (error) {
+    options.log.debug({ pod: keyText(seat.key), error: messageOf(error) }, "idleness not found out");
+  }
+}
+
+async function look(
+  { runtime, settings, signal }: IdleWatchOptions,
+  memories: WeakMap<Seat, Memory>,
+  seat: Seat,
+): Promise<void> {
+  const { showing } = seat;
+  if (showing?.kind !== "live" || !showing.ready || showing.vmId === "") {
+    memories.delete(seat);
+    return;
+  }
+  const [vm, stats] = await Promise.all([
+    runtime.inspect(showing.vmId, { signal }),
+    runtime.stats(showing.vmId, { signal }),
+  ]);
+  const { carried, open: openStreams } = seat.use;
+  const sample: Sample = { stats, cpus: vm.config.cpus, carried, openStreams };
+  const known = memories.get(seat);
+  const last = known?.vm === `${vm.id} ${vm.epoch}` ? known : undefined;
+  const idle = last !== undefined && isIdleBetween(last.sample, sample, settings);
+  const published = seat.writer.pod.metadata.annotations?.[annotation.idleSince];
+  memories.set(seat, {
+    vm: `${vm.id} ${vm.epoch}`,
+    sample,
+    idleSamples: idle ? last.idleSamples + 1 : 0,
+    since: idle ? last.since : secondsOf(stats.at),
+  });
+  if (!last) return;
+  const wanted = wantedText(idle, { samples: last.idleSamples + 1, since: last.since, published });
+  if (wanted === published) return;
+  await seat.exclusively(async () => {
+    if (!seat.ended) await seat.writer.write({ [annotation.idleSince]: wanted ?? null }, { signal });
+  });
+}
+
+/** A time that is published stays while the machine is idle, also over a restart of ours. */
+function wantedText(
+  idle: boolean,
+  seen: { readonly samples: number; readonly since: string; readonly published: string | undefined },
+): string | undefined {
+  if (!idle) return undefined;
+  return seen.published ?? (seen.samples >= samplesUntilIdle ? seen.since : undefined);
+}
+
+function secondsOf(time: string): string {
+  return time.replace(/\.\d+Z$/, "Z");
+}

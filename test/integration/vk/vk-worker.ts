@@ -1,0 +1,19 @@
+/** The real vk-cocoon, which kills itself without a word before the step that a file names. */
+import { readFileSync } from "node:fs";
+import { runMain } from "@cocoon/core";
+import { runVk, vkProgram } from "@cocoon/vk";
+
+const killFile = process.argv[2] ?? "";
+
+await runMain({
+  program: vkProgram,
+  argv: [],
+  logLevel: (config) => config.logLevel,
+  run: (context) =>
+    runVk(context, {
+      beforeStep: (_vmName, step) => {
+        if (readFileSync(killFile, "utf8") === step) process.kill(process.pid, "SIGKILL");
+        return Promise.resolve();
+      },
+    }),
+});
