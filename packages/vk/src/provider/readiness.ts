@@ -1,7 +1,7 @@
 /** Shows how a machine is: probes it, reports the pod's status, publishes `ready`, and ends a wake. */
 import { Backoff, isFault, messageOf, orAborted, sleep, type Abortable } from "@cocoon/core";
-import { keyText, type ObjectKey } from "@cocoon/kube";
-import type { PodStatus } from "@cocoon/kubelet";
+import { keyText } from "@cocoon/kube";
+import type { PodReport, ReportPod } from "@cocoon/kubelet";
 import type { Vm } from "@cocoon/vm";
 import { readMachine } from "../machine.ts";
 import { checkMachine, type CheckResult } from "../probes/checks.ts";
@@ -15,8 +15,6 @@ import { unlistAwake } from "./snapshot-list.ts";
 import { statusOf, type Showing } from "./status.ts";
 import type { StepContext } from "./step-context.ts";
 
-export type ReportStatus = (key: ObjectKey, uid: string, status: PodStatus) => Promise<void>;
-
 interface ReadinessParts extends ProviderParts {
   readonly contextOf: (seat: Seat) => StepContext;
   readonly before: (vmName: string, step: string) => Promise<void>;
@@ -25,7 +23,7 @@ interface ReadinessParts extends ProviderParts {
 
 export class Readiness {
   readonly #parts: ReadinessParts;
-  report: ReportStatus = () => Promise.resolve();
+  report: ReportPod = () => Promise.resolve();
 
   constructor(parts: ReadinessParts) {
     this.#parts = parts;
@@ -55,6 +53,8 @@ export class Readiness {
   }
 
   #startProbe(seat: Seat, vm: Vm, identity: string): void {
+    const known = seat.showing === undefined && readMachine(seat.writer.pod).vmId === vm.id;
+    if (known) this.#parts.log.info({ pod: keyText(seat.key), vm: vm.name, id: vm.id }, "machine adopted");
     seat.stopProbing();
     seat.probing = new AbortController();
     seat.probed = identity;
@@ -96,11 +96,17 @@ export class Readiness {
       const ip = (await runtime.address(vm.id, { signal }))?.ip ?? "";
       const startedAt = (vm.startedAt ?? vm.createdAt).replace(/\.\d+Z$/, "Z");
       const { restarts } = seat;
-      const showing = { kind: "live" as const, ip, startedAt, restarts, vmId: vm.id };
-      const status = this.#publish(seat, { ...showing, ready: result.ok, message: result.message });
-      await orAborted(status, { signal });
-      if (result.ok) await this.#publishReady(seat, vm, signal);
-      else await seat.writer.recordVm({ vmId: vm.id, ip }, { signal });
+      const live = { kind: "live" as const, ip, startedAt, restarts, vmId: vm.id };
+      const { ok: ready, message } = result;
+      const { writer } = seat;
+      // One write for both: who sees `ready` on the pod sees its status as well.
+      const changes = writer.changesOf({
+        ...writer.vmTexts({ vmId: vm.id, ip }),
+        ...(ready ? writer.lifecycleTexts({ state: "ready" }) : {}),
+      });
+      await orAborted(this.#publish(seat, { ...live, ready, message }, changes), { signal });
+      writer.took(changes);
+      if (ready) await this.#publishReady(seat, vm, signal);
     } catch (error) {
       if (!signal.aborted)
         log.warn({ pod: keyText(seat.key), error: messageOf(error) }, "readiness not published");
@@ -109,7 +115,7 @@ export class Readiness {
     }
   }
 
-  /** `ready` with the address in one patch, after the status; then what the machine slept in is dropped. */
+  /** `ready` where it is not written yet; then what the machine slept in is dropped. */
   async #publishReady(seat: Seat, vm: Vm, signal: AbortSignal): Promise<void> {
     const ip = seat.showing?.kind === "live" ? seat.showing.ip : "";
     const { writer } = seat;
@@ -151,9 +157,10 @@ export class Readiness {
     }
   }
 
-  #publish(seat: Seat, showing: Showing): Promise<void> {
+  #publish(seat: Seat, showing: Showing, annotations: PodReport["annotations"] = {}): Promise<void> {
     seat.showing = showing;
-    return this.report(seat.key, seat.uid, statusOf(seat.writer.pod, showing, this.#parts.settings.status));
+    const status = statusOf(seat.writer.pod, showing, this.#parts.settings.status);
+    return this.report(seat.key, seat.uid, { status, annotations });
   }
 }
 
