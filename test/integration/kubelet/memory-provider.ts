@@ -7,18 +7,20 @@ export class MemoryProvider implements PodProvider {
   readonly calls: string[] = [];
   failCreate: Error | undefined;
   failDelete: Error | undefined;
+  /** Creating waits for it. */
+  holdCreate: Promise<void> | undefined;
   #report: ReportPod = () => Promise.resolve();
 
   onPodStatus(report: ReportPod): void {
     this.#report = report;
   }
 
-  createPod(pod: Pod): Promise<void> {
+  async createPod(pod: Pod): Promise<void> {
     this.calls.push(`create ${pod.metadata.name}`);
-    if (this.failCreate) return Promise.reject(this.failCreate);
+    await this.holdCreate;
+    if (this.failCreate) throw this.failCreate;
     this.pods.set(keyText(keyOf(pod)), pod);
     void this.#report(keyOf(pod), pod.metadata.uid ?? "", { status: runningStatus(pod) });
-    return Promise.resolve();
   }
 
   updatePod(pod: Pod): Promise<void> {

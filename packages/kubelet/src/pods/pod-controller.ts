@@ -50,6 +50,9 @@ export interface PodController extends AsyncDisposable {
 /** VMs may take long to save and push: a provider has its own deadlines, this one only ends what hangs. */
 const maxReconcileMs = 60 * 60_000;
 
+/** How long a provider may take until the pod is shown as being created. */
+const pendingAfterMs = 250;
+
 export function startPodController(options: PodControllerOptions): PodController {
   return new RunningPods(options);
 }
@@ -142,16 +145,29 @@ class RunningPods implements PodController {
 
   /** Creates the pod at the provider, or tells it what changed. */
   async #bring(wanted: Pod, current: Pod | undefined, signal: AbortSignal): Promise<void> {
-    const { provider, hostIp } = this.#options;
+    const { provider } = this.#options;
     if (!current && (await this.#rejects(wanted, signal))) return;
     const resolved = await this.#resolve(wanted, signal);
     if (current && !samePod(current, resolved)) {
       await this.#call("Update", wanted, () => provider.updatePod(resolved, { signal }));
     }
     if (current) return;
-    if (!wanted.status?.containerStatuses)
-      await this.#write(wanted, { status: pendingStatus(wanted, hostIp()) }, signal);
+    using _pending = this.#showPendingLater(wanted);
     await this.#call("Create", wanted, () => provider.createPod(resolved, { signal }));
+  }
+
+  /** A provider that is quick speaks for itself; people who wait for one that is not are told that it is at work. */
+  #showPendingLater(pod: Pod): Disposable {
+    const { namespace, name = "", uid = "" } = pod.metadata;
+    const key = { namespace, name };
+    const show = () => {
+      if (this.#reported.has(keyText(key)) || this.#newest(pod).status?.containerStatuses) return;
+      const status = pendingStatus(pod, this.#options.hostIp());
+      this.#reported.set(keyText(key), { uid, status, annotations: {}, written: [] });
+      this.#statusWork.enqueue(key);
+    };
+    const timer = setTimeout(show, pendingAfterMs).unref();
+    return { [Symbol.dispose]: () => clearTimeout(timer) };
   }
 
   async #remove(pod: Pod, signal: AbortSignal): Promise<Outcome> {

@@ -1,4 +1,5 @@
 /** Shows how a machine is: probes it, reports the pod's status, publishes `ready`, and ends a wake. */
+import { annotation } from "@cocoon/contract";
 import { Backoff, isFault, messageOf, orAborted, sleep, type Abortable } from "@cocoon/core";
 import { keyText } from "@cocoon/kube";
 import type { PodReport, ReportPod } from "@cocoon/kubelet";
@@ -11,6 +12,7 @@ import { dropLocal } from "./local-snapshot.ts";
 import type { ProviderParts } from "./provider.ts";
 import type { Seat } from "./seat.ts";
 import { isOurs } from "./plan-delete.ts";
+import { prepareGuest } from "./prepare-guest.ts";
 import { unlistAwake } from "./snapshot-list.ts";
 import { statusOf, type Showing } from "./status.ts";
 import type { StepContext } from "./step-context.ts";
@@ -53,8 +55,7 @@ export class Readiness {
   }
 
   #startProbe(seat: Seat, vm: Vm, identity: string): void {
-    const known = seat.showing === undefined && readMachine(seat.writer.pod).vmId === vm.id;
-    if (known) this.#parts.log.info({ pod: keyText(seat.key), vm: vm.name, id: vm.id }, "machine adopted");
+    if (seat.showing === undefined && readMachine(seat.writer.pod).vmId === vm.id) this.#adopt(seat, vm);
     seat.stopProbing();
     seat.probing = new AbortController();
     seat.probed = identity;
@@ -69,6 +70,14 @@ export class Readiness {
           seat.probed === identity && !seat.ended ? this.#onReadiness(seat, vm, result) : Promise.resolve(),
         ),
     });
+  }
+
+  /** A VM that an earlier process made; what that one did not finish is gone on with. */
+  #adopt(seat: Seat, vm: Vm): void {
+    const { log, signal } = this.#parts;
+    log.info({ pod: keyText(seat.key), vm: vm.name, id: vm.id }, "machine adopted");
+    if (seat.writer.pod.metadata.annotations?.[annotation.postCloneState] === "running")
+      void prepareGuest(this.#parts.contextOf(seat), { vm, cloned: true }, { signal });
   }
 
   async #check(seat: Seat, vmId: string, options: Abortable): Promise<CheckResult> {
