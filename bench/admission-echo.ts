@@ -17,6 +17,7 @@ import { createSelfSignedPair } from "@cocoon/kube/certificates";
 import { podReviewText } from "./admission-echo/bodies.ts";
 import { build, load, pinning, startPeer, type LoadReport, type Peer } from "./admission-echo/peers.ts";
 import { serveEcho } from "./admission-echo/server.ts";
+import { undisturbed, whenQuiet, type Quiet } from "./support/quiet.ts";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -108,19 +109,22 @@ function measure({ loadProgram, bodyFile, peers }: Measuring) {
     p99Ratio: ratio(byPeer(paced, ({ report }) => report.p99Ms)),
     generatorCpu: rounded(generatorCpu),
     generatorLatenessP99Ms: rounded(Math.max(...paced.map(({ result }) => result.report.latenessP99Ms))),
+    foreignCores: summary([...saturated, ...paced].map((each) => each.foreignCores)),
     residentMiB: Object.fromEntries(peers.map((peer) => [peer.name, peer.residentMiB()])),
   };
 }
 
-interface Taken<T> {
+interface Taken<T> extends Quiet<T> {
   readonly peer: string;
-  readonly result: T;
 }
 
 function alternating<T>(peers: readonly Peer[], rounds: number, take: (peer: Peer) => T): Taken<T>[] {
   return Array.from({ length: rounds }, (_, round) => (round % 2 === 0 ? peers : peers.toReversed()))
     .flat()
-    .map((peer) => ({ peer: peer.name, result: take(peer) }));
+    .map((peer) => {
+      const cpuMs = () => peers.reduce((sum, each) => sum + each.cpuMs(), 0);
+      return { peer: peer.name, ...whenQuiet(cpuMs, () => take(peer)) };
+    });
 }
 
 function measureSaturation(peer: Peer, run: () => LoadReport) {
@@ -134,7 +138,12 @@ function measureSaturation(peer: Peer, run: () => LoadReport) {
 
 function byPeer<T>(taken: readonly Taken<T>[], value: (result: T) => number): Figures {
   const of = (peer: string) =>
-    summary(taken.filter((each) => each.peer === peer).map(({ result }) => value(result)));
+    summary(
+      undisturbed(
+        taken.filter((each) => each.peer === peer),
+        3,
+      ).map(({ result }) => value(result)),
+    );
   return { ours: of("ours"), controllerRuntime: of("controllerRuntime") };
 }
 

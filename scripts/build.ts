@@ -27,7 +27,7 @@ function manifestOf(name: string): Manifest {
 }
 
 function publicExports(manifest: Manifest): [subpath: string, source: string][] {
-  return Object.entries(manifest.exports).filter(([subpath]) => !subpath.startsWith("./testing"));
+  return Object.entries(manifest.exports).filter(([subpath]) => !subpath.endsWith("/testing"));
 }
 
 /** `./src/crd/index.ts` is compiled to `./dist/crd/index` with `.js` and `.d.ts`. */
@@ -78,6 +78,19 @@ function rewriteDeclarationImports(name: string): void {
   }
 }
 
+/** A worker is named by its file, which the compiler does not see. */
+function rewriteWorkerFiles(name: string): void {
+  const directory = join(stages, name, "dist");
+  for (const file of globSync("**/*.js", { cwd: directory })) {
+    const path = join(directory, file);
+    const text = readFileSync(path, "utf8");
+    writeFileSync(
+      path,
+      text.replaceAll(/(new URL\("\.\/[^"]+)\.ts", import\.meta\.url\)/g, '$1.js", import.meta.url)'),
+    );
+  }
+}
+
 function stage(name: string): void {
   const target = join(stages, name);
   const { devDependencies: _tools, scripts: _scripts, private: _private, ...manifest } = manifestOf(name);
@@ -98,6 +111,7 @@ for (const { name } of publishable) {
   mkdirSync(join(stages, name), { recursive: true });
   compile(name);
   rewriteDeclarationImports(name);
+  rewriteWorkerFiles(name);
   stage(name);
   console.log(`built dist/npm/${name}`);
   if (values.pack === undefined) continue;

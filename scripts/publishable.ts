@@ -8,4 +8,7 @@ export interface Publishable {
 export const publishable: readonly Publishable[] = [
   { name: "core", browser: false },
   { name: "contract", browser: true },
+  { name: "kube", browser: false },
+  { name: "oci", browser: false },
+  { name: "kubelet", browser: false },
 ];

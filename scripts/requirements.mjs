@@ -13,6 +13,9 @@ function onPath(program) {
 /** Commands that start real parts. */
 const running = ["up", "test", "test:full", "test:int", "test:e2e", "bench"];
 
+/** Commands that make machines. */
+const machines = ["up", "test", "test:full", "test:unit", "test:int", "test:e2e", "check", "bench"];
+
 const testing = ["test", "test:full", "test:unit", "test:int", "test:e2e", "check", "bench"];
 
 export const requirements = [
@@ -44,17 +47,23 @@ export const requirements = [
     packages: ["qemu-system-x86", "qemu-utils", "ovmf"],
     present: () => onPath("qemu-system-x86_64") && onPath("qemu-img") && existsSync("/usr/share/OVMF"),
     why: "the machines themselves",
-    for: testing,
+    for: machines,
   },
   {
     packages: ["cpio", "e2fsprogs", "dpkg", "gcc", "libc6-dev", "mmdebstrap"],
     present: () => ["cpio", "mke2fs", "debugfs", "dpkg-deb", "gcc", "mmdebstrap"].every(onPath),
     why: "building guest images and the agent that runs in them",
-    for: testing,
+    for: machines,
   },
   {
-    packages: ["iproute2", "dnsmasq-base", "nftables", "iputils-ping"],
-    present: () => ["ip", "dnsmasq", "nft", "ping"].every(onPath),
+    packages: ["iputils-ping"],
+    present: () => onPath("ping"),
+    why: "seeing whether a machine is on the network",
+    for: machines,
+  },
+  {
+    packages: ["iproute2", "dnsmasq-base", "nftables"],
+    present: () => ["ip", "dnsmasq", "nft"].every(onPath),
     why: "bridged networks, tested inside a network namespace",
     for: testing,
   },

@@ -108,6 +108,8 @@ export interface LoadOptions {
   readonly warmUpSeconds: number;
   /** Requests per second; 0 = as many as are answered. */
   readonly rate: number;
+  /** With query; default that of the echo webhook. */
+  readonly path?: string;
 }
 
 export interface LoadReport {
@@ -131,6 +133,7 @@ export function load(program: string, options: LoadOptions): LoadReport {
     rate: options.rate,
     duration: `${options.seconds}s`,
     "warm-up": `${options.warmUpSeconds}s`,
+    ...(options.path === undefined ? {} : { path: options.path }),
   };
   const given = Object.entries(flags).map(([name, value]) => `-${name}=${value}`);
   const [command, args] = onCore(pinning?.load, [program, ...given]);

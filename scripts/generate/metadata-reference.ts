@@ -21,6 +21,8 @@ const headings: Readonly<Record<KeyEntry["on"], string>> = {
   node: "Nodes",
   CocoonSet: "CocoonSets",
   CocoonHibernation: "CocoonHibernations",
+  workload: "Deployments, StatefulSets and ReplicaSets",
+  ConfigMap: "ConfigMaps of the webhook",
 };
 
 function page(entries: readonly KeyEntry[]): string {

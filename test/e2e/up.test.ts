@@ -8,43 +8,17 @@ import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { markedProcesses } from "@cocoon/controlplane";
-import {
-  eventually,
-  ownControlPlane,
-  runCommand,
-  temporaryDirectory,
-  type CommandResult,
-} from "@cocoon/testkit";
+import { eventually, ownControlPlane, temporaryDirectory } from "@cocoon/testkit";
+import { newHome, npm, root } from "./home.ts";
 
-const root = join(import.meta.dirname, "..", "..");
-
-/** A state directory of its own; whatever still runs there ends, and is removed, before the directory is. */
-async function newHome(): Promise<{ readonly path: string } & AsyncDisposable> {
-  const directory = await temporaryDirectory();
-  const path = join(directory.path, "home");
-  return {
-    path,
-    [Symbol.asyncDispose]: async () => {
-      await npm(path, "down");
-      assert.deepEqual(markedProcesses(path), []);
-      await directory[Symbol.asyncDispose]();
-    },
-  };
-}
-
-function npm(home: string, ...args: string[]): Promise<CommandResult> {
-  return runCommand("npm", ["run", "--silent", ...args], {
-    cwd: root,
-    env: { COCOON_HOME: home },
-    timeoutMs: 300_000,
-  });
-}
+/** Only the control plane, which these tests are about. */
+const bare = ["up", "--", "--no-parts"] as const;
 
 test("up, look, up again, crash, restart, down, up with the data, wipe", async () => {
   await using state = await newHome();
   const home = state.path;
 
-  const first = await npm(home, "up");
+  const first = await npm(home, ...bare);
   assert.equal(first.code, 0, first.stderr + first.stdout);
   assert.match(first.stdout, /Cocoon is up: Kubernetes API at https:\/\/127\.0\.0\.1:\d+/);
   const pids = () =>
@@ -66,7 +40,7 @@ test("up, look, up again, crash, restart, down, up with the data, wipe", async (
   );
   assert.equal(made.code, 0, made.stderr);
 
-  const again = await npm(home, "up");
+  const again = await npm(home, ...bare);
   assert.equal(again.code, 0, again.stderr);
   assert.deepEqual(pids(), before, "up twice is a no-op");
 
@@ -102,7 +76,7 @@ test("up, look, up again, crash, restart, down, up with the data, wipe", async (
   assert.deepEqual(markedProcesses(home), []);
   assert.equal((await npm(home, "status")).code, 3);
 
-  assert.equal((await npm(home, "up")).code, 0);
+  assert.equal((await npm(home, ...bare)).code, 0);
   const kept = await npm(
     home,
     "cocoonctl",
@@ -128,7 +102,7 @@ test("up killed at any moment works on the next try", async () => {
   for (const component of ["etcd", "kube-apiserver"]) {
     const victim = spawn(
       join(root, "node_modules/.bin/node"),
-      [join(root, "packages/cli/src/main.ts"), "up"],
+      [join(root, "packages/cli/src/main.ts"), "up", "--no-parts"],
       { env: { ...process.env, COCOON_HOME: home }, stdio: "ignore" },
     );
     await eventually(() => assert.ok(markedProcesses(home).some((process) => process.name === component)), {
@@ -137,7 +111,7 @@ test("up killed at any moment works on the next try", async () => {
     victim.kill("SIGKILL");
     await once(victim, "exit");
   }
-  const next = await npm(home, "up");
+  const next = await npm(home, ...bare);
   assert.equal(next.code, 0, next.stderr + next.stdout);
   assert.equal(markedProcesses(home).length, 4, "one process for each part, none twice");
 });
@@ -145,10 +119,14 @@ test("up killed at any moment works on the next try", async () => {
 test("Ctrl-C during up ends with one clear sentence and up goes on from there", async () => {
   await using state = await newHome();
   const home = state.path;
-  const up = spawn(join(root, "node_modules/.bin/node"), [join(root, "packages/cli/src/main.ts"), "up"], {
-    env: { ...process.env, COCOON_HOME: home },
-    stdio: ["ignore", "ignore", "pipe"],
-  });
+  const up = spawn(
+    join(root, "node_modules/.bin/node"),
+    [join(root, "packages/cli/src/main.ts"), "up", "--no-parts"],
+    {
+      env: { ...process.env, COCOON_HOME: home },
+      stdio: ["ignore", "ignore", "pipe"],
+    },
+  );
   let stderr = "";
   up.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text));
   await eventually(
@@ -159,7 +137,7 @@ test("Ctrl-C during up ends with one clear sentence and up goes on from there", 
   const [code] = (await once(up, "exit")) as [number];
   assert.equal(code, 130);
   assert.match(stderr, /Interrupted\. .*`up` goes on from here/);
-  assert.equal((await npm(home, "up")).code, 0);
+  assert.equal((await npm(home, ...bare)).code, 0);
 });
 
 test("bad input is one clear message and changes nothing", async () => {
@@ -169,7 +147,7 @@ test("bad input is one clear message and changes nothing", async () => {
   await once(taken, "listening");
   const port = (taken.address() as AddressInfo).port;
 
-  const busy = await npm(home, "up", "--", "--port", String(port));
+  const busy = await npm(home, ...bare, "--port", String(port));
   assert.equal(busy.code, 1);
   assert.match(
     busy.stderr,
@@ -177,10 +155,10 @@ test("bad input is one clear message and changes nothing", async () => {
   );
   taken.close();
 
-  const nonsense = await npm(home, "up", "--", "--port", "http");
+  const nonsense = await npm(home, ...bare, "--port", "http");
   assert.equal(nonsense.code, 2);
   assert.match(nonsense.stderr, /--port http is not a port number/);
-  const unknownFlag = await npm(home, "up", "--", "--prot", "1");
+  const unknownFlag = await npm(home, ...bare, "--prot", "1");
   assert.equal(unknownFlag.code, 2);
   assert.match(unknownFlag.stderr, /unknown option '--prot'/);
 
@@ -189,7 +167,7 @@ test("bad input is one clear message and changes nothing", async () => {
 
   await mkdir(home, { recursive: true });
   await writeFile(join(home, "cluster.json"), "{broken");
-  const damaged = await npm(home, "up");
+  const damaged = await npm(home, ...bare);
   assert.equal(damaged.code, 1);
   assert.match(damaged.stderr, /cluster\.json is damaged; remove that one file/);
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -14,9 +14,28 @@ test("a dry run prints every command and touches nothing (golden; UPDATE_GOLDEN=
   const ports = { etcd: 2379, etcdPeer: 2380, apiserver: 6443, controllerManager: 10257, scheduler: 10259 };
   const state = JSON.stringify({ version: 1, kubernetes: "1.36.3", ports });
   await writeFile(join(directory.path, "cluster.json"), state);
+  const parts = { registry: 5000, registryHealth: 5001, node1: 10250, node1Health: 9091 };
+  const more = {
+    node2: 10350,
+    node2Health: 9191,
+    operatorHealth: 8081,
+    operatorMetrics: 8080,
+    webhook: 8443,
+    webhookHealth: 9090,
+  };
+  await mkdir(join(directory.path, "parts"));
+  await writeFile(
+    join(directory.path, "parts", "parts.json"),
+    JSON.stringify({ ports: { ...parts, ...more } }),
+  );
   process.env["COCOON_CACHE"] = "/cache";
+  process.env["PATH"] = "/bin";
   const script = await dryRunScript(directory.path, { settings: { auditLog: true, aggregation: true } });
-  const text = script.replaceAll(directory.path, "/state").replaceAll(homedir(), "~");
+  const text = script
+    .replaceAll(directory.path, "/state")
+    .replaceAll(homedir(), "~")
+    .replaceAll(process.execPath, "node")
+    .replaceAll(join(import.meta.dirname, "../../.."), "/source");
   if (process.env["UPDATE_GOLDEN"]) writeFileSync(golden, text);
   assert.equal(text, readFileSync(golden, "utf8"));
   assert.equal(readFileSync(join(directory.path, "cluster.json"), "utf8"), state);

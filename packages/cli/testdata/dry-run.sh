@@ -1,6 +1,6 @@
 # State directory: /state
 
-# Step 1: etcd
+# Step 1: etcd, registry
 
 # etcd: the cluster's database
 /cache/controlplane/1.36.3-3.6.16-linux-x64/etcd \
@@ -23,6 +23,18 @@
   --auto-compaction-retention=30m \
   --quota-backend-bytes=4294967296 \
   --log-level=warn &
+
+# registry: keeps sleeping machines and images
+EPOCH_REGISTRY_TOKEN=... \
+node \
+  /source/packages/registry/src/main.ts \
+  serve \
+  --addr=127.0.0.1:5000 \
+  --health-addr=127.0.0.1:5001 \
+  --root=/state/parts/registry \
+  --tls-cert-file=/state/pki/components.crt \
+  --tls-key-file=/state/pki/components.key \
+  --storage=filesystem &
 
 # Step 2: kube-apiserver
 
@@ -62,7 +74,7 @@
   --audit-log-maxsize=100 \
   --audit-log-maxbackup=3 &
 
-# Step 3: kube-controller-manager, kube-scheduler
+# Step 3: kube-controller-manager, kube-scheduler, operator, vk-node-1, vk-node-2
 
 # kube-controller-manager: Deployments, ReplicaSets, Jobs, garbage collection
 /cache/controlplane/1.36.3-3.6.16-linux-x64/kube-controller-manager \
@@ -92,3 +104,66 @@
   --tls-private-key-file=/state/pki/components.key \
   --leader-elect=false \
   --profiling=false &
+
+# operator: keeps CocoonSets and CocoonHibernations as asked
+KUBECONFIG=/state/parts/identities/cocoon-operator.kubeconfig \
+POD_NAMESPACE=cocoon-system \
+METRICS_ADDR=127.0.0.1:8080 \
+PROBE_ADDR=127.0.0.1:8081 \
+OCI_REGISTRY=127.0.0.1:5000 \
+EPOCH_CA_CERT=/state/pki/ca.crt \
+EPOCH_TOKEN=... \
+node \
+  /source/packages/operator/src/main.ts &
+
+# vk-node-1: a node whose pods are machines
+PATH=/bin \
+KUBECONFIG=/state/kubeconfig \
+VK_NODE_NAME=cocoon-1 \
+VK_NODE_IP=127.0.0.1 \
+VK_KUBELET_HOST=127.0.0.1 \
+VK_KUBELET_PORT=10250 \
+VK_METRICS_ADDR=127.0.0.1:9091 \
+VK_TLS_CERT=/state/pki/components.crt \
+VK_TLS_KEY=/state/pki/components.key \
+VK_USER_SUBNET=127.101.0.0/16 \
+COCOON_ROOT_DIR=/state/parts/node-1 \
+COCOON_IMAGE_DIR=/state/parts/images \
+OCI_REGISTRY=127.0.0.1:5000 \
+EPOCH_CA_CERT=/state/pki/ca.crt \
+EPOCH_TOKEN=... \
+node \
+  /source/packages/vk/src/main.ts &
+
+# vk-node-2: a node whose pods are machines
+PATH=/bin \
+KUBECONFIG=/state/kubeconfig \
+VK_NODE_NAME=cocoon-2 \
+VK_NODE_IP=127.0.0.1 \
+VK_KUBELET_HOST=127.0.0.1 \
+VK_KUBELET_PORT=10350 \
+VK_METRICS_ADDR=127.0.0.1:9191 \
+VK_TLS_CERT=/state/pki/components.crt \
+VK_TLS_KEY=/state/pki/components.key \
+VK_USER_SUBNET=127.102.0.0/16 \
+COCOON_ROOT_DIR=/state/parts/node-2 \
+COCOON_IMAGE_DIR=/state/parts/images \
+OCI_REGISTRY=127.0.0.1:5000 \
+EPOCH_CA_CERT=/state/pki/ca.crt \
+EPOCH_TOKEN=... \
+node \
+  /source/packages/vk/src/main.ts &
+
+# Step 4: webhook
+
+# webhook: gives machines their names and nodes, checks what is asked for
+KUBECONFIG=/state/parts/identities/cocoon-webhook.kubeconfig \
+LISTEN_ADDR=127.0.0.1:8443 \
+METRICS_ADDR=127.0.0.1:9090 \
+TLS_CERT=/state/pki/components.crt \
+TLS_KEY=/state/pki/components.key \
+OCI_REGISTRY=127.0.0.1:5000 \
+EPOCH_CA_CERT=/state/pki/ca.crt \
+EPOCH_TOKEN=... \
+node \
+  /source/packages/webhook/src/main.ts &

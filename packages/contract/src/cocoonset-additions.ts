@@ -8,6 +8,7 @@ import { field } from "./schema.ts";
 
 export const setDeletionPolicies = ["Retain", "Purge"] as const;
 export const rolloutStrategies = ["Rolling", "OnDelete"] as const;
+export const mainRebuilds = ["Never", "Image", "Latest"] as const;
 
 const scheduleSchema = z.object({
   cron: z
@@ -61,6 +62,31 @@ const rolloutSchema = z.object({
     .optional(),
 });
 
+const rebuildSchema = z.object({
+  main: field
+    .choice(
+      mainRebuilds,
+      "What replaces a main agent that failed: Never (also when not set) leaves it to people, Image boots its image again, Latest starts from its own snapshot latest.",
+    )
+    .optional(),
+  resetAfter: field
+    .duration(
+      "How long a rebuilt machine must be ready until its attempts are forgotten; 10m when not set.",
+      {
+        min: "1s",
+      },
+    )
+    .optional(),
+});
+
+const migrationSchema = z.object({
+  timeout: field
+    .duration("How long a move may take until the machine returns to where it was; 10m when not set.", {
+      min: "1s",
+    })
+    .optional(),
+});
+
 /** Spread into the spec. */
 export const setAdditions = {
   paused: field
@@ -91,5 +117,7 @@ export const setAdditions = {
   warmPool: warmPoolSchema
     .meta({ description: "Keep clones ready so that a machine starts at once." })
     .optional(),
+  rebuild: rebuildSchema.meta({ description: "How failed machines are replaced." }).optional(),
+  migration: migrationSchema.meta({ description: "How the main agent is moved." }).optional(),
   rollout: rolloutSchema.meta({ description: "How machines are replaced when the spec changes." }).optional(),
 };

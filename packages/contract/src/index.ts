@@ -23,7 +23,7 @@ export {
   type CocoonSet,
   type DeletionWishes,
 } from "./cocoonset.ts";
-export { rolloutStrategies, setDeletionPolicies } from "./cocoonset-additions.ts";
+export { mainRebuilds, rolloutStrategies, setDeletionPolicies } from "./cocoonset-additions.ts";
 export {
   hibernatePolicies,
   type CocoonSetSpec,
@@ -91,6 +91,7 @@ export {
   apiGroup,
   apiVersion,
   finalizer,
+  hibernationAnnotation,
   hostTaint,
   label,
   legacyAnnotation,
@@ -100,7 +101,9 @@ export {
   machineContainer,
   nodeLabel,
   setAnnotation,
+  shardAnnotation,
   systemNamespace,
+  workloadAnnotation,
 } from "./keys.ts";
 export {
   hasReached,
@@ -188,6 +191,7 @@ export {
   readSnapshotEnvelope,
   type SnapshotEnvelope,
 } from "./snapshot-envelope.ts";
+export { grants, readSnapshotGrant, type CocoonSnapshotGrant } from "./snapshot-grant.ts";
 export { shouldSnapshot, snapshotPolicies, type SnapshotPolicy } from "./snapshot-policy.ts";
 export { hibernateTag, latestTag, releasedTag, tryReadReleasedTag } from "./tags.ts";
 export {

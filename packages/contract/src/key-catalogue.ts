@@ -5,17 +5,20 @@
 import {
   annotation,
   finalizer,
+  hibernationAnnotation,
   hostTaint,
   label,
   legacyAnnotation,
   legacyLabel,
   nodeLabel,
   setAnnotation,
+  shardAnnotation,
+  workloadAnnotation,
 } from "./keys.ts";
 
 export interface KeyEntry {
   readonly key: string;
-  readonly on: "pod" | "node" | "CocoonSet" | "CocoonHibernation";
+  readonly on: "pod" | "node" | "CocoonSet" | "CocoonHibernation" | "workload" | "ConfigMap";
   readonly as: "label" | "annotation" | "taint" | "finalizer";
   readonly writer: string;
   readonly reader: string;
@@ -97,6 +100,7 @@ const podAnnotations: readonly Row[] = [
   [annotation.postCloneHint, "kubelet", "users", "script to run in a cloned guest, base64"],
   [annotation.postCloneState, "kubelet", "kubelet", "`running`, `done` or `failed`"],
   [annotation.postCloneErrors, "kubelet", "users", "why the script failed"],
+  [annotation.reservation, "webhook", "webhook", "ours: the admission that reserved the machine's name"],
   [
     annotation.snapshotDigest,
     "kubelet",
@@ -104,6 +108,18 @@ const podAnnotations: readonly Row[] = [
     "ours: digest of the snapshot the machine sleeps in",
   ],
   [annotation.idleSince, "kubelet", "operator", "ours: time since which the machine has been idle"],
+  [
+    annotation.hibernateReason,
+    "operator",
+    "operator",
+    "ours: who asked for the sleep: `suspend`, `migration`, `hibernation` or `idle`; absent on a key set by hand",
+  ],
+  [
+    annotation.templateHash,
+    "operator",
+    "operator",
+    "ours: what the pod was built from; another text means drift",
+  ],
   [
     annotation.logs,
     "users",
@@ -122,6 +138,34 @@ const setAnnotations: readonly Row[] = [
   [setAnnotation.hibernatedOnNode, "operator", "operator", "node the main agent slept on; a wake prefers it"],
   [setAnnotation.deleteVmNames, "operator", "operator", "machines whose snapshots are looked at on deletion"],
   [setAnnotation.rebuildHistory, "operator", "operator", "rebuilds per slot, JSON"],
+  [setAnnotation.toolboxRebuilds, "operator", "operator", "ours: rebuilds per toolbox, JSON"],
+  [
+    setAnnotation.migration,
+    "operator",
+    "operator",
+    "ours: the move of the main agent that is under way, JSON",
+  ],
+  [
+    setAnnotation.releasedVmNames,
+    "operator",
+    "operator",
+    "ours: machines given up while they slept, whose snapshots are still to be renamed",
+  ],
+  [
+    setAnnotation.bootFresh,
+    "users",
+    "operator",
+    "ours: pods that may boot anew although their snapshot is missing, comma-joined",
+  ],
+];
+
+const hibernationAnnotations: readonly Row[] = [
+  [
+    hibernationAnnotation.retry,
+    "users",
+    "operator",
+    "ours: a new text asks for another attempt after Failed",
+  ],
 ];
 
 const olderRows: readonly Row[] = Object.values(legacyAnnotation).map((key) => [
@@ -156,6 +200,7 @@ export function keyCatalogue(): readonly KeyEntry[] {
       "taint",
     ),
     ...entries(setAnnotations, "CocoonSet", "annotation"),
+    ...entries(hibernationAnnotations, "CocoonHibernation", "annotation"),
     ...entries(
       [[finalizer.cocoonSet, "operator", "operator", "snapshots are settled before the set goes"]],
       "CocoonSet",
@@ -165,6 +210,19 @@ export function keyCatalogue(): readonly KeyEntry[] {
       [[finalizer.cocoonHibernation, "operator", "operator", "removed at once; the snapshot stays"]],
       "CocoonHibernation",
       "finalizer",
+    ),
+    ...entries(
+      [[workloadAnnotation.allowScaleDown, "users", "webhook", "ours: `true` lets a scale-down through"]],
+      "workload",
+      "annotation",
+    ),
+    ...entries(
+      [
+        [shardAnnotation.sealed, "webhook", "webhook", "ours: takes no new reservation"],
+        [shardAnnotation.imported, "webhook", "webhook", "ours: this older store was taken over"],
+      ],
+      "ConfigMap",
+      "annotation",
     ),
     ...entries(olderLabels, "pod", "label"),
     ...entries(olderRows, "pod", "annotation"),

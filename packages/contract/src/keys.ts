@@ -78,10 +78,24 @@ export const annotation = {
   postCloneErrors: `${vmPrefix}/post-clone-errors`,
 
   // Ours; the Go systems do not know them.
+  reservation: `${vmPrefix}/reservation`,
   snapshotDigest: `${vmPrefix}/snapshot-digest`,
   idleSince: `${vmPrefix}/idle-since`,
+  hibernateReason: `${vmPrefix}/hibernate-reason`,
+  templateHash: `${setPrefix}/template-hash`,
   logs: `${vmPrefix}/logs`,
   restoredFrom: `${vmPrefix}/restored-from`,
+} as const;
+
+/** Annotation of a Deployment, StatefulSet or ReplicaSet whose pods are machines. */
+export const workloadAnnotation = {
+  allowScaleDown: `${nodePrefix}/allow-scale-down`,
+} as const;
+
+/** Annotations of the webhook's ConfigMaps: private to it. */
+export const shardAnnotation = {
+  sealed: `${nodePrefix}/sealed`,
+  imported: `${nodePrefix}/imported`,
 } as const;
 
 /** Annotations of a CocoonSet: private to the operator, readable by all. */
@@ -89,6 +103,17 @@ export const setAnnotation = {
   hibernatedOnNode: `${setPrefix}/hibernated-on-node`,
   deleteVmNames: `${setPrefix}/delete-vm-names`,
   rebuildHistory: `${setPrefix}/rebuild-history`,
+
+  // Ours; the Go systems do not know them.
+  toolboxRebuilds: `${setPrefix}/toolbox-rebuilds`,
+  migration: `${setPrefix}/migration`,
+  releasedVmNames: `${setPrefix}/released-vm-names`,
+  bootFresh: `${setPrefix}/boot-fresh`,
+} as const;
+
+/** Annotations of a CocoonHibernation; ours. */
+export const hibernationAnnotation = {
+  retry: `${setPrefix}/retry`,
 } as const;
 
 /** The older names, everything under `cocoon.cis/`: read where the new key is missing, written on bridged pods. */

@@ -1,7 +1,7 @@
 /** Prepares a cluster's files and ports; the components it returns are started and stopped by the runner. */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { Fault, writeFileAtomically } from "@cocoon/core";
+import { writeFileAtomically } from "@cocoon/core";
 import type { Binaries } from "./binaries/resolve.ts";
 import { kubernetesVersion } from "./binaries/programs.ts";
 import type { Component } from "./components/component.ts";
@@ -11,7 +11,6 @@ import { writeKubeconfig } from "./kubeconfig.ts";
 import {
   clusterLayout,
   defaultSettings,
-  portNames,
   readClusterState,
   writeClusterState,
   type ClusterLayout,
@@ -21,7 +20,7 @@ import {
   type PortName,
 } from "./layout.ts";
 import { ensureClusterPki, pkiFiles, type PkiFiles } from "./pki/cluster-pki.ts";
-import { reservePort, tryReservePort, type ReservedPort } from "./ports.ts";
+import { keepPorts } from "./ports.ts";
 
 export interface PrepareOptions {
   readonly directory: string;
@@ -108,32 +107,15 @@ interface PortChoice {
   readonly stack: AsyncDisposableStack;
 }
 
-/** Ports stay what they were as long as they are free or held by our own component; else new ones are found. */
 async function choosePorts({ layout, before, options, stack }: PortChoice): Promise<ClusterPorts> {
-  const ports: Partial<Record<PortName, number>> = {};
-  for (const name of portNames) {
-    const wish = name === "apiserver" ? (options.apiserverPort ?? before?.apiserver) : before?.[name];
-    const held =
-      wish !== undefined &&
-      wish === before?.[name] &&
-      (await findRunning(layout.directory, ownerOfPort[name]));
-    ports[name] = held ? wish : stack.use(await choosePort(name, wish, options)).port;
-  }
-  return ports as ClusterPorts;
-}
-
-async function choosePort(
-  name: PortName,
-  wish: number | undefined,
-  options: PrepareOptions,
-): Promise<ReservedPort> {
-  const kept = wish === undefined ? undefined : await tryReservePort(wish);
-  if (kept) return kept;
-  if (name === "apiserver" && options.apiserverPort) {
-    const text = `port ${options.apiserverPort} is in use by another program; choose another with --port or leave it out`;
-    throw new Fault("unavailable", text);
-  }
-  return reservePort();
+  const { apiserverPort } = options;
+  return keepPorts({
+    owners: ownerOfPort,
+    before: before ?? {},
+    isRunning: async (component) => (await findRunning(layout.directory, component)) !== undefined,
+    ...(apiserverPort === undefined ? {} : { insisted: { apiserver: apiserverPort } }),
+    stack,
+  });
 }
 
 async function writeKubeconfigs(layout: ClusterLayout, pki: PkiFiles, server: string): Promise<void> {

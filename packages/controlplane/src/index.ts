@@ -34,7 +34,8 @@ export {
   type ControlPlaneSettings,
 } from "./layout.ts";
 export { pkiFiles, type PairFiles, type PkiFiles } from "./pki/cluster-pki.ts";
-export { isFree, reservePort, tryReservePort, type ReservedPort } from "./ports.ts";
+export { ensureClientIdentity, identityKubeconfig, type ClientIdentity } from "./pki/client-identity.ts";
+export { isFree, keepPorts, reservePort, tryReservePort, type ReservedPort } from "./ports.ts";
 export {
   createAuthority,
   issueCertificate,

@@ -83,5 +83,3 @@ export async function writeClusterState(layout: ClusterLayout, state: ClusterSta
   await mkdir(layout.directory, { recursive: true, mode: 0o700 });
   await writeFileAtomically(layout.state, `${JSON.stringify(state, null, 2)}\n`, { mode: 0o600 });
 }
-
-export { portNames };

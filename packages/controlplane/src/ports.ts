@@ -13,6 +13,39 @@ export interface ReservedPort extends AsyncDisposable {
 
 const maximumTries = 200;
 
+export interface PortKeeping<N extends string> {
+  /** Which component listens on each port. */
+  readonly owners: Readonly<Record<N, string>>;
+  readonly before: Readonly<Partial<Record<N, number>>>;
+  readonly isRunning: (component: string) => Promise<boolean>;
+  /** Ports that somebody asked for: refused when another program has them. */
+  readonly insisted?: Readonly<Partial<Record<N, number>>>;
+  /** Owns the reservations. */
+  readonly stack: AsyncDisposableStack;
+}
+
+/** Ports stay what they were as long as they are free or held by our own component; else new ones are found. */
+export async function keepPorts<N extends string>(keeping: PortKeeping<N>): Promise<Record<N, number>> {
+  const { owners, before, insisted, isRunning, stack } = keeping;
+  const ports: Partial<Record<N, number>> = {};
+  for (const name of Object.keys(owners) as N[]) {
+    const wish = insisted?.[name] ?? before[name];
+    const held = wish !== undefined && wish === before[name] && (await isRunning(owners[name]));
+    if (held) {
+      ports[name] = wish;
+      continue;
+    }
+    const kept = wish === undefined ? undefined : await tryReservePort(wish);
+    if (!kept && insisted?.[name] !== undefined)
+      throw new Fault(
+        "unavailable",
+        `port ${insisted[name]} is in use by another program; choose another with --port or leave it out`,
+      );
+    ports[name] = stack.use(kept ?? (await reservePort())).port;
+  }
+  return ports as Record<N, number>;
+}
+
 function lockDirectory(): string {
   return join(tmpdir(), `cocoon-ports-${userInfo().uid}`);
 }

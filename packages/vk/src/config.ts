@@ -188,6 +188,12 @@ const processOptions = {
     description: "where VMs live",
     env: ["COCOON_ROOT_DIR"],
   },
+  imageDirectory: {
+    schema: z.string().min(1).optional(),
+    description:
+      "images that machines boot from; several nodes of one host may share it; default below the root",
+    env: ["COCOON_IMAGE_DIR"],
+  },
   kubeletPort: {
     schema: whole(0, 65_535).default(10_250),
     description: "port of the kubelet API",

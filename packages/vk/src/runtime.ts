@@ -72,7 +72,10 @@ async function openQemu(config: VkConfig, { log, signal, images }: RuntimeContex
   const { rootDirectory } = config;
   return openQemuRuntime({
     rootDirectory,
-    images: openImageLibrary({ directory: join(rootDirectory, "images"), source: images }),
+    images: openImageLibrary({
+      directory: config.imageDirectory ?? join(rootDirectory, "images"),
+      source: images,
+    }),
     networks: await openNetworks(config, { signal }),
     path: config.path,
     cgroupParent: config.cgroupParent,

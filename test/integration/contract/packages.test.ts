@@ -8,6 +8,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import { runCommand, temporaryDirectory } from "@cocoon/testkit";
+import { startWorld } from "../registry/world.ts";
 import { publishable } from "../../../scripts/publishable.ts";
 
 const root = join(import.meta.dirname, "../../..");
@@ -105,8 +106,13 @@ function examplesOf(name: string, browser: boolean): Example[] {
   }));
 }
 
-async function run(command: string, args: readonly string[], cwd: string): Promise<string> {
-  const result = await runCommand(command, args, { cwd, timeoutMs: 300_000 });
+interface Surroundings {
+  readonly cwd: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+async function run(command: string, args: readonly string[], around: Surroundings): Promise<string> {
+  const result = await runCommand(command, args, { ...around, timeoutMs: 300_000 });
   assert.equal(result.code, 0, `${basename(command)} ${args.join(" ")}:\n${result.stdout}${result.stderr}`);
   return result.stdout;
 }
@@ -127,9 +133,11 @@ const settings = (browser: boolean) => ({
 
 test("packed packages install in an empty project, and their examples compile and print what they say", async () => {
   await using directory = await temporaryDirectory();
-  await run(process.execPath, [join(root, "scripts/build.ts"), "--pack", directory.path], root);
+  await run(process.execPath, [join(root, "scripts/build.ts"), "--pack", directory.path], { cwd: root });
   await prepareProject(directory.path);
-  await run("npm", ["ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund"], directory.path);
+  await run("npm", ["ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund"], {
+    cwd: directory.path,
+  });
 
   const examples = publishable.flatMap(({ name, browser }) => examplesOf(name, browser));
   assert.ok(examples.filter((each) => each.file.startsWith("contract-")).length >= 4);
@@ -141,10 +149,13 @@ test("packed packages install in an empty project, and their examples compile an
     await mkdir(sources, { recursive: true });
     for (const { file, code } of chosen) await writeFile(join(sources, file), code);
     await writeFile(join(sources, "tsconfig.json"), JSON.stringify(settings(browser)));
-    await run(tsc, ["--project", "tsconfig.json"], sources);
+    await run(tsc, ["--project", "tsconfig.json"], { cwd: sources });
   }
+  await using world = await startWorld();
+  const env = { REGISTRY: world.registry.url, REGISTRY_TOKEN: world.client.token ?? "" };
   for (const { file, prints } of examples) {
-    const printed = await run(process.execPath, [join("out", file.replace(/\.ts$/, ".js"))], directory.path);
+    const program = join("out", file.replace(/\.ts$/, ".js"));
+    const printed = await run(process.execPath, [program], { cwd: directory.path, env });
     assert.ok(prints.length > 0, `${file} shows nothing`);
     assert.deepEqual(printed.trimEnd().split("\n"), prints, file);
   }

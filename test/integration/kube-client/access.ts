@@ -39,8 +39,9 @@ export async function kubeconfigVia(cluster: TestCluster, server: string): Promi
   return writeKubeconfig(config);
 }
 
+/** Patient: the machine may be busy, and a write that ran out of time may have happened or not. */
 export function openClient(cluster: TestCluster): Promise<KubeConnection> {
-  return openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal: forever });
+  return openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal: forever, timeoutMs: 180_000 });
 }
 
 /** Says what went wrong in a run that fails; warnings and worse only. */

@@ -39,7 +39,9 @@ describe("failures of a QEMU host", () => {
   });
 
   async function clone(name: string): Promise<Vm & AsyncDisposable & { readonly directory: string }> {
-    const vm = await harness.runtime.clone({ name, snapshot: golden }, { signal });
+    const { id } = await harness.runtime.clone({ name, snapshot: golden }, { signal });
+    // Until it is ready the runtime itself still writes its record, over what a test puts there.
+    const vm = await harness.runtime.waitReady(id, { signal: AbortSignal.timeout(180_000) });
     const remove = () => harness.runtime.remove(vm.id, { force: true, signal });
     return { ...vm, directory: join(harness.root, "qemu", "vms", vm.id), [Symbol.asyncDispose]: remove };
   }

@@ -1,6 +1,7 @@
 /** doctor: everything that may be wrong, each with its fix. Exit code 1 when something is. */
 import { Fault } from "@cocoon/core";
-import { allChecks, type CheckResult } from "../doctor/checks.ts";
+import type { CheckResult } from "../doctor/check.ts";
+import { allChecks } from "../doctor/checks.ts";
 import { homeDirectory, type HomeOptions } from "../home.ts";
 import { exitCode, Quit } from "../run-cli.ts";
 

@@ -6,6 +6,8 @@ import { markedProcesses, stopComponents } from "@cocoon/controlplane";
 import { abortOnSignals, Fault, lockFile } from "@cocoon/core";
 import { forgetExternalCluster } from "../external-cluster.ts";
 import { homeDirectory, type HomeOptions } from "../home.ts";
+import { partsDirectory } from "../parts/parts.ts";
+import { stopMachines } from "../parts/stop-machines.ts";
 import { knownPlatform } from "../platform.ts";
 
 export interface DownOptions extends HomeOptions {
@@ -27,18 +29,19 @@ export async function down(options: DownOptions): Promise<void> {
 }
 
 async function stopAll(directory: string): Promise<void> {
+  const signal = abortOnSignals();
   await using _lock = await lockFile(join(directory, "lock"), {
-    signal: abortOnSignals(),
+    signal,
     onWait: (holder) =>
       process.stderr.write(`Process ${holder.pid} is working on this cluster; waiting for it.\n`),
   });
   // A damaged or missing description is no reason to leave processes behind: they carry their mark.
   const platform = await knownPlatform(directory, process.env).catch(() => undefined);
   const running = markedProcesses(directory).length;
-  await stopComponents(platform?.components ?? [], {
-    directory,
-    onProgress: (name, text) => process.stdout.write(`${name}: ${text}\n`),
-  });
+  const onProgress = (name: string, text: string) => process.stdout.write(`${name}: ${text}\n`);
+  await stopComponents(platform?.components ?? [], { directory, onProgress });
+  const path = process.env["PATH"] ?? "";
+  await stopMachines({ directory: partsDirectory(directory), path, signal, onProgress });
   await forgetExternalCluster(directory);
   process.stdout.write(running === 0 ? "Nothing was running.\n" : "Everything is stopped.\n");
 }

@@ -15,6 +15,8 @@ function addLifecycleCommands(program: Command): void {
     .option("--aggregation", "certificates for aggregated API servers such as metrics-server")
     .option("--kubeconfig <path>", "use that cluster; no control plane is started here")
     .option("--context <name>", "use that context of the kubeconfig; no control plane is started here")
+    .option("--no-parts", "only the control plane, without registry, nodes and machines")
+    .option("--no-demo", "do not make the demo machine")
     .option("--no-install", "do not download or build anything: say what is missing")
     .option("--dry-run", "print the commands that would run, start nothing")
     .addHelpText("after", "\nExamples:\n  cocoonctl up\n  cocoonctl up --port 6443\n  cocoonctl up --dry-run")
@@ -76,9 +78,11 @@ function addLookCommands(program: Command): void {
     .description("the kubectl that matches the cluster, with its kubeconfig")
     .allowUnknownOption()
     .helpOption(false)
-    .action(async (args: string[], _options, command: Command) =>
-      (await import("./kubectl.ts")).kubectl(args, command.optsWithGlobals()),
-    );
+    .action(async (_args: string[], _options, command: Command) => {
+      // As they were typed: the parser takes a "--" away, which kubectl exec needs.
+      const args = process.argv.slice(process.argv.indexOf("kubectl") + 1);
+      await (await import("./kubectl.ts")).kubectl(args, command.optsWithGlobals());
+    });
   program
     .command("version")
     .description("version, revision and build time")

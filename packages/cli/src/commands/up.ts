@@ -9,7 +9,6 @@ import {
   startComponents,
   type Binaries,
   type Component,
-  type PrepareOptions,
 } from "@cocoon/controlplane";
 import { abortOnSignals, Fault, lockFile } from "@cocoon/core";
 import { Listr, type ListrTask } from "listr2";
@@ -20,7 +19,8 @@ import {
   type ClusterChoice,
 } from "../external-cluster.ts";
 import { homeDirectory, type HomeOptions } from "../home.ts";
-import { preparePlatform, type Platform } from "../platform.ts";
+import { preparePlatform, type Platform, type PlatformRequest } from "../platform.ts";
+import { demoPod, ensureDemo, fetchDemoImage } from "../demo.ts";
 import { dryRunScript } from "../dry-run.ts";
 import { Quit, exitCode } from "../run-cli.ts";
 import { shellWord } from "../shell-words.ts";
@@ -30,6 +30,9 @@ export interface UpOptions extends HomeOptions, ClusterChoice {
   readonly auditLog?: boolean;
   readonly aggregation?: boolean;
   readonly install: boolean;
+  /** False: only the control plane. */
+  readonly parts: boolean;
+  readonly demo: boolean;
   readonly dryRun?: boolean;
 }
 
@@ -54,7 +57,8 @@ export async function up(options: UpOptions): Promise<void> {
     const binaries = await findBinaries(options, signal);
     await using platform = await preparePlatform({ directory, binaries, ...settings });
     for (const group of dependencyGroups(platform.components)) await startGroup(group, { directory, signal });
-    process.stdout.write(readyText(platform, binaries));
+    if (options.parts && options.demo) await bringUpDemo(platform, signal);
+    process.stdout.write(readyText(platform, binaries, options));
   } catch (error) {
     if (!signal.aborted) throw error;
     process.stderr.write(
@@ -82,11 +86,12 @@ async function useExternal(directory: string, choice: ClusterChoice, signal: Abo
   );
 }
 
-type Settings = Pick<PrepareOptions, "apiserverPort" | "settings">;
+type Settings = Pick<PlatformRequest, "apiserverPort" | "settings" | "bare">;
 
 function settingsOf(options: UpOptions): Settings {
   const apiserverPort = readPort(options.port);
   return {
+    bare: !options.parts,
     settings: {
       ...(options.auditLog === undefined ? {} : { auditLog: options.auditLog }),
       ...(options.aggregation === undefined ? {} : { aggregation: options.aggregation }),
@@ -171,14 +176,42 @@ async function startGroup(
   if (failures.length > 0) throw failures[0];
 }
 
-function readyText(platform: Platform, binaries: Binaries): string {
+/** The image first, for it may have to be built; then a machine from it. */
+async function bringUpDemo(platform: Platform, signal: AbortSignal): Promise<void> {
+  const failures: unknown[] = [];
+  const task = (title: string, work: (tell: (text: string) => void) => Promise<void>): ListrTask => ({
+    title,
+    task: async (_context, shown) => {
+      try {
+        await work((text) => {
+          shown.title = `${title} (${text})`;
+        });
+      } catch (error) {
+        failures.push(error);
+        throw error;
+      }
+    },
+  });
+  await show([task("Image of the demo machines", (tell) => fetchDemoImage(platform, { signal, tell }))]);
+  if (failures.length === 0)
+    await show([task("Demo: a set of two machines", (tell) => ensureDemo(platform, { signal, tell }))]);
+  signal.throwIfAborted();
+  if (failures.length > 0) throw failures[0];
+}
+
+function readyText(platform: Platform, binaries: Binaries, { parts, demo }: UpOptions): string {
   const kubectl = shellWord(binaries.kubectl);
+  const first =
+    parts && demo
+      ? `${kubectl} get cocoonsets,pods -o wide
+  ${kubectl} exec -it ${demoPod} -- sh     a shell in a machine`
+      : `${kubectl} get namespaces`;
   return `
 Cocoon is up: Kubernetes API at ${platform.server}
 
 Try:
   export KUBECONFIG=${shellWord(platform.kubeconfig)}
-  ${kubectl} get namespaces
+  ${first}
   npm run status                     what runs
   npm run logs -- kube-apiserver -f  a part's log
   npm run doctor                     is everything as it should be?

@@ -6,26 +6,9 @@ import { X509Certificate } from "node:crypto";
 import { componentStatus, defaultCacheRoot, pkiFiles, resolveBinaries } from "@cocoon/controlplane";
 import { messageOf } from "@cocoon/core";
 import { askCluster } from "../external-cluster.ts";
-import type { Environment } from "../home.ts";
 import { knownPlatform, type Platform } from "../platform.ts";
-
-interface CheckContext {
-  readonly directory: string;
-  readonly env: Environment;
-  readonly signal: AbortSignal;
-}
-
-export interface CheckResult {
-  readonly state: "ok" | "warning" | "problem";
-  /** What was found, in a few words. */
-  readonly found: string;
-  readonly fix?: string;
-}
-
-interface Check {
-  readonly name: string;
-  readonly run: (context: CheckContext) => Promise<CheckResult>;
-}
+import type { Check, CheckContext, CheckResult } from "./check.ts";
+import { machineChecks } from "./machine-checks.ts";
 
 const run = promisify(execFile);
 const wantedFreeBytes = 5e9;
@@ -36,6 +19,7 @@ export const allChecks: readonly Check[] = [
   { name: "disk space", run: checkDisk },
   { name: "memory", run: checkMemory },
   { name: "process table", run: checkProc },
+  ...machineChecks,
   { name: "control plane programs", run: checkBinaries },
   { name: "cluster", run: checkCluster },
   { name: "certificates", run: checkCertificates },

@@ -29,6 +29,7 @@ test("the kinds are named as promised", () => {
     [
       "cocoonsets.cocoonset.cocoonstack.io",
       "cocoonhibernations.cocoonset.cocoonstack.io",
+      "cocoonsnapshotgrants.cocoonset.cocoonstack.io",
       "hibernations.cocoon.cis",
       "cocoonsets.cocoon.cis",
     ],

@@ -5,6 +5,7 @@
 import { cocoonSetSchema } from "../cocoonset.ts";
 import { cocoonHibernationSchema } from "../hibernation.ts";
 import { apiGroup, legacyApiGroup } from "../keys.ts";
+import { snapshotGrantSchema } from "../snapshot-grant.ts";
 import { legacyCocoonSetSchema } from "../legacy/cocoonset.ts";
 import { legacyHibernationSchema } from "../legacy/hibernation.ts";
 import {
@@ -69,6 +70,18 @@ const cocoonHibernations: ResourceDefinition = {
   schema: cocoonHibernationSchema,
 };
 
+const snapshotGrants: ResourceDefinition = {
+  group: apiGroup,
+  version: "v1",
+  kind: "CocoonSnapshotGrant",
+  plural: "cocoonsnapshotgrants",
+  singular: "cocoonsnapshotgrant",
+  shortNames: ["csg"],
+  categories: ["cocoon"],
+  columns: [ageColumn],
+  schema: snapshotGrantSchema,
+};
+
 const legacyCocoonSets: ResourceDefinition = {
   group: legacyApiGroup,
   version: "v1alpha1",
@@ -105,7 +118,7 @@ const legacyHibernations: ResourceDefinition = {
 };
 
 export function customResourceDefinitions(): readonly CustomResourceDefinition[] {
-  return [cocoonSets, cocoonHibernations].map(customResourceDefinition);
+  return [cocoonSets, cocoonHibernations, snapshotGrants].map(customResourceDefinition);
 }
 
 /** Installed only on request: with both groups present, `kubectl get cocoonsets` means this one. */

@@ -10,6 +10,10 @@ export interface Component {
   readonly command: string;
   readonly args: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
+  /** Environment that must not be shown to anybody. */
+  readonly secrets?: Readonly<Record<string, string>>;
+  /** Done once before the program is started, when what it needs is ready. Repeatable. */
+  readonly prepare?: (options: Abortable) => Promise<void>;
   /** One look: resolves when the component is ready, throws the reason while it is not. */
   readonly probe: (options: Abortable) => Promise<void>;
   readonly readyTimeoutMs?: number;

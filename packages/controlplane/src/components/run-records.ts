@@ -35,7 +35,12 @@ export function markOf(directory: string, name: string): string {
 }
 
 export function fingerprintOf(component: Component): string {
-  const text = JSON.stringify([component.command, component.args, component.env ?? {}]);
+  const text = JSON.stringify([
+    component.command,
+    component.args,
+    component.env ?? {},
+    component.secrets ?? {},
+  ]);
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }
 

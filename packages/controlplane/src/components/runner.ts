@@ -70,11 +70,15 @@ async function startComponent(component: Component, options: RunnerOptions): Pro
     onProgress?.(component.name, "restarting with new settings");
     await stopProcess(running, { graceMs: component.stopGraceMs ?? 10_000 });
   }
+  if (component.prepare) {
+    onProgress?.(component.name, "preparing");
+    await component.prepare(options);
+  }
   onProgress?.(component.name, "starting");
   const program = await startProgram({
     name: component.name,
     ...commandLine(component, options),
-    env: { ...component.env, [componentMark]: markOf(directory, component.name) },
+    env: { ...component.env, ...component.secrets, [componentMark]: markOf(directory, component.name) },
     logFile: logPath(directory, component.name),
     detached: true,
   });

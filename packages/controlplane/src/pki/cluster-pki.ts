@@ -100,7 +100,7 @@ export async function ensureClusterPki(directory: string): Promise<PkiFiles> {
   return files;
 }
 
-async function ensurePair(files: PairFiles, make: () => Promise<KeyPair>): Promise<KeyPair> {
+export async function ensurePair(files: PairFiles, make: () => Promise<KeyPair>): Promise<KeyPair> {
   const [certificate, key] = await Promise.all([tryReadFile(files.certificate), tryReadFile(files.key)]);
   if (certificate && key && expiryOf(certificate).getTime() - Date.now() > renewBeforeMs)
     return { certificate, key };

@@ -10,6 +10,8 @@ export interface AdmissionEndpoint {
   readonly handler: AdmissionHandler;
   /** What the API server is told when the handler takes too long. Default: deny. */
   readonly onExpiry?: "deny" | "allow";
+  /** The API server's patience that is assumed when a request does not say; default the server's. */
+  readonly defaultTimeoutMs?: number;
 }
 
 /** How a review ended, as metrics count it. The last three have no verdict of the handler's. */

@@ -27,7 +27,7 @@ export type {
   UserInfo,
 } from "./request.ts";
 export type { RequestResult } from "./metrics.ts";
-export { readReview, type Review, type ReviewVersion } from "./read-review.ts";
+export { readRequest, readReview, type Review, type ReviewVersion } from "./read-review.ts";
 export type { ReviewEvent, ReviewObserver } from "./review-service.ts";
 export {
   startAdmissionServer,
@@ -47,4 +47,6 @@ export {
   type DenyOptions,
   type Verdict,
 } from "./verdict.ts";
+export { nestsDeeperThan } from "./json-depth.ts";
+export type { ReviewWire } from "./wire.ts";
 export { writeReview } from "./write-review.ts";

@@ -17,6 +17,8 @@ export type ReviewVersion = "admission.k8s.io/v1" | "admission.k8s.io/v1beta1";
 export interface Review {
   readonly version: ReviewVersion;
   readonly request: AdmissionRequest;
+  /** `apiVersion` and `kind` as they came, where the answer repeats them unjudged. */
+  readonly envelope?: { readonly apiVersion: string; readonly kind: string };
 }
 
 const versions: Readonly<Record<string, ReviewVersion>> = {
@@ -56,7 +58,8 @@ function readVersion(review: JsonObject): ReviewVersion {
   return version;
 }
 
-function readRequest(request: JsonObject): AdmissionRequest {
+/** The fields of `request`; a `badRequest` fault names one that has the wrong type. */
+export function readRequest(request: JsonObject): AdmissionRequest {
   return {
     uid: text(request, "uid"),
     kind: readKind(request, "kind") ?? noKind,

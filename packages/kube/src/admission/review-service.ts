@@ -4,12 +4,12 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { decide, ReviewContext, type ReviewOutcome } from "./decide.ts";
 import type { AdmissionMetrics, RequestResult } from "./metrics.ts";
 import { readBody } from "./read-body.ts";
-import { readReview, type Review } from "./read-review.ts";
+import type { Review } from "./read-review.ts";
 import type { AdmissionRequest } from "./request.ts";
 import { sendReview, sendText, sendTextAndHangUp, type TextAnswer } from "./respond.ts";
 import type { EndpointRoute } from "./router.ts";
 import type { Verdict } from "./verdict.ts";
-import { writeReview } from "./write-review.ts";
+import type { ReviewWire } from "./wire.ts";
 
 export interface ReviewEvent {
   readonly handler: string;
@@ -29,6 +29,7 @@ export interface ReviewServiceOptions {
   readonly observe: ReviewObserver | undefined;
   readonly log: Logger;
   readonly isStopping: () => boolean;
+  readonly wire: ReviewWire;
 }
 
 interface Exchange {
@@ -76,22 +77,19 @@ export class ReviewService {
   async #review(exchange: Exchange): Promise<Ending> {
     const { request, response } = exchange;
     this.#checkHeaders(request);
-    const body = await readBody(request, this.#options.limits.bodyBytes);
-    const review = readReview(body, { maxDepth: this.#options.limits.depth });
+    const { limits, wire } = this.#options;
+    const body = await readBody(request, limits.bodyBytes);
+    const review = wire.read(body, { maxDepth: limits.depth });
     const decided = decide(reviewToDecide(exchange, review.request));
     const outcome = decided instanceof Promise ? await decided : decided;
     const { result, verdict } = outcome;
     if (!verdict) return this.#withoutVerdict(exchange, review, outcome);
-    sendReview(response, writeReview(review, verdict), this.#options.isStopping());
+    sendReview(response, wire.write(review, verdict), this.#options.isStopping());
     return { result, status: 200, review, verdict };
   }
 
-  #checkHeaders({ method, headers }: IncomingMessage): void {
-    if (method !== "POST") throw new Fault("methodNotAllowed", "admission reviews are sent with POST");
-    if (!isJson(headers["content-type"]))
-      throw new Fault("unsupportedMediaType", "admission reviews are sent as application/json");
-    if (headers["content-encoding"] !== undefined)
-      throw new Fault("unsupportedMediaType", "admission reviews are sent without content encoding");
+  #checkHeaders(request: IncomingMessage): void {
+    this.#options.wire.checkHeaders(request);
     if (this.#inFlight > this.#options.limits.inFlight)
       throw new Fault("tooManyRequests", "too many admission requests at once");
   }
@@ -114,8 +112,13 @@ export class ReviewService {
       return { result: "error", status: 500 };
     }
     log.debug({ code: fault.code, error: messageOf(fault) }, "admission request refused");
+    const text = this.#options.wire.refuse?.(fault);
+    if (text !== undefined) {
+      refuseWith({ request, response }, { status: 200, text }, fault);
+      return { result: "rejected", status: 200 };
+    }
     const answer = { status: fault.traits.status, text: `${fault.message}\n`, headers: headersFor(fault) };
-    refuseWith({ request, response }, answer);
+    refuseWith({ request, response }, answer, fault);
     return { result: "rejected", status: fault.traits.status };
   }
 
@@ -165,8 +168,9 @@ function reviewToDecide(
 function refuseWith(
   exchange: { readonly request: IncomingMessage; readonly response: ServerResponse },
   answer: TextAnswer,
+  fault: Fault,
 ): void {
-  if (answer.status === 413) sendTextAndHangUp(exchange, answer);
+  if (fault.code === "tooLarge") sendTextAndHangUp(exchange, answer);
   else sendText(exchange.response, answer);
 }
 
@@ -175,9 +179,4 @@ function headersFor(fault: Fault): Record<string, string> {
   if (fault.code === "unsupportedMediaType") return { Accept: "application/json" };
   if (fault.code === "tooManyRequests") return { "Retry-After": "1" };
   return {};
-}
-
-function isJson(contentType: string | undefined): boolean {
-  if (contentType === "application/json") return true;
-  return contentType?.split(";")[0]?.trim().toLowerCase() === "application/json";
 }

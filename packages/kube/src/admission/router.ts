@@ -39,7 +39,8 @@ export function createRouter({ endpoints, routes, time }: RouterOptions): Router
         const listener = listenerAt.get(path);
         return listener && { kind: "listener", listener };
       }
-      const budgetMs = budgetOf(mark < 0 ? "" : url.slice(mark + 1), time);
+      const { defaultTimeoutMs = time.defaultTimeoutMs } = endpoint;
+      const budgetMs = budgetOf(mark < 0 ? "" : url.slice(mark + 1), { ...time, defaultTimeoutMs });
       const route: EndpointRoute = { kind: "endpoint", endpoint, budgetMs };
       if (remembered.size < rememberedUrls && url.length < 256) remembered.set(url, route);
       return route;

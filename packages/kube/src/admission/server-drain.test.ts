@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sleep } from "@cocoon/core";
-import { count, seededRandom, testSeed } from "@cocoon/testkit";
+import { count, eventually, seededRandom, testSeed } from "@cocoon/testkit";
 import { allow, type AdmissionEndpoint } from "./index.ts";
 import { podReview, startTestServer, testClient, type TestClient } from "./testing/review-client.ts";
 
@@ -23,8 +23,8 @@ test("a server that stops under load loses no request", async (t) => {
   t.after(() => staying.stop());
   using stayingClient = testClient(staying.url);
   const review = podReview();
-  for (let round = 0; round < count({ small: 3, full: 20 }); round += 1) {
-    const leaving = await startTestServer({ endpoints, lameDuckMs: 2_000, drainMs: 5_000 });
+  for (let round = 0; round < count({ small: 2, full: 10 }); round += 1) {
+    const leaving = await startTestServer({ endpoints, lameDuckMs: 3_000, drainMs: 10_000 });
     using leavingClient = testClient(leaving.url);
     let balanced = [leavingClient, stayingClient];
     const load = new AbortController();
@@ -42,7 +42,7 @@ test("a server that stops under load loses no request", async (t) => {
     const loops = Array.from({ length: 12 }, async (_, each) => {
       for (let turn = each; !load.signal.aborted; turn += 1) await ask(balanced[turn % balanced.length]);
     });
-    await sleep(200, { signal: t.signal });
+    await eventually(() => assert.ok(answered >= 50), { timeoutMs: 60_000 });
     const before = answered;
     const leavingStopped = leaving.stop();
     // A load balancer learns from the readiness check, a while later, to send no more.
@@ -53,7 +53,7 @@ test("a server that stops under load loses no request", async (t) => {
     load.abort();
     await Promise.all(loops);
     assert.deepEqual(lost, []);
-    assert.ok(before > 0 && answered > before, `${before} before, ${answered} in all`);
+    assert.ok(answered > before, `${before} before, ${answered} in all`);
   }
 });
 

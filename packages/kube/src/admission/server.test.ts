@@ -255,32 +255,34 @@ test("the budget follows the timeout of the request, within bounds", async (t) =
 test("when the API server hangs up, the handler is told and nothing breaks", async (t) => {
   const reasons: unknown[] = [];
   const events: ReviewEvent[] = [];
+  const registry = new Registry();
   const { server, client } = await serving(t, {
+    registry,
     observe: (event) => events.push(event),
     endpoints: { "/wait": waiting("wait", reasons), "/yes": yes },
   });
-  const socket = tls.connect({ port: server.port, host: "127.0.0.1", rejectUnauthorized: false });
-  await once(socket, "secureConnect");
-  socket.write(
-    `POST /wait HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${review.length}\r\n\r\n${review}`,
-    () => setTimeout(() => socket.destroy(), 50),
+  const hangUpOnceArrived = async (handler: string, request: string) => {
+    const socket = tls.connect({ port: server.port, host: "127.0.0.1", rejectUnauthorized: false });
+    await once(socket, "secureConnect");
+    socket.write(`POST /${handler} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n${request}`);
+    const open = `admission_in_flight_requests{handler="${handler}"} 1`;
+    await eventually(async () => assert.ok((await registry.metrics()).includes(open)));
+    socket.destroy();
+  };
+  await hangUpOnceArrived("wait", `Content-Length: ${review.length}\r\n\r\n${review}`);
+  await eventually(() => assert.equal(events.length, 1));
+  await hangUpOnceArrived("yes", "Content-Length: 5000\r\n\r\n{");
+  await eventually(() => assert.equal(events.length, 2));
+  assert.deepEqual(
+    events.map(({ handler, result, status }) => [handler, result, status]),
+    [
+      ["wait", "aborted", 0],
+      ["yes", "aborted", 0],
+    ],
   );
-  await eventually(() => assert.equal(reasons.length, 1));
-  assert.equal((reasons[0] as { code: string }).code, "unavailable");
-  const half = tls.connect({ port: server.port, host: "127.0.0.1", rejectUnauthorized: false });
-  await once(half, "secureConnect");
-  half.write(
-    `POST /yes HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n{`,
-    () => setTimeout(() => half.destroy(), 50),
-  );
-  await eventually(() =>
-    assert.deepEqual(
-      events.map(({ handler, result, status }) => [handler, result, status]),
-      [
-        ["wait", "aborted", 0],
-        ["yes", "aborted", 0],
-      ],
-    ),
+  assert.deepEqual(
+    reasons.map((reason) => (reason as { code: string }).code),
+    ["unavailable"],
   );
   assert.equal((await client.send("/yes", { body: review })).status, 200);
 });

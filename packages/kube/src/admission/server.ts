@@ -32,6 +32,7 @@ import { createAdmissionMetrics } from "./metrics.ts";
 import { sendText } from "./respond.ts";
 import { createRouter, type Router } from "./router.ts";
 import { ReviewService, type ReviewObserver } from "./review-service.ts";
+import { usualWire, type ReviewWire } from "./wire.ts";
 
 export interface AdmissionLimits {
   readonly bodyBytes: number;
@@ -73,6 +74,8 @@ export interface AdmissionServerOptions {
   /** Told of every review after its answer, for metrics of one's own. */
   readonly observe?: ReviewObserver;
   readonly log?: Logger;
+  /** How reviews are read and written; default as every API server has it. */
+  readonly wire?: ReviewWire;
   /**
    * When stopping: how long to go on answering, telling each client to close its connection, before listening ends.
    * A client that reuses a kept-alive connection just as it is closed, or connects just as listening ends, loses a
@@ -104,6 +107,7 @@ export async function startAdmissionServer(options: AdmissionServerOptions): Pro
     metrics: createAdmissionMetrics(options.registry, options.metricPrefix ?? "admission"),
     observe: options.observe,
     log,
+    wire: options.wire ?? usualWire,
     isStopping: () => state.stopping,
   });
   const readiness = () => readinessOf(options, state);

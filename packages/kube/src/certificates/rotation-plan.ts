@@ -115,16 +115,28 @@ function whenAnnounced({ state, nowMs, held, policy }: Observed): Step | undefin
 }
 
 function whenSettled(observed: Observed): Step | undefined {
-  const { state, nowMs, policy } = observed;
-  const single = state.authorities.length === 1;
-  if (single && notAfterMsOf(state.authorities[0]) - nowMs < policy.authorityRenewBeforeMs)
-    return { kind: "announce", why: "the authority expires soon" };
-  if (state.pair.notAfterMs - nowMs < policy.servingRenewBeforeMs)
-    return { kind: "issue", why: "the serving certificate expires soon" };
+  const { state } = observed;
+  if (authorityIsDue(observed)) return { kind: "announce", why: "the authority expires soon" };
+  if (renewalIsDue(observed)) return { kind: "issue", why: "the serving certificate expires soon" };
   const missing = missingHosts(observed);
   if (missing.length > 0)
     return { kind: "issue", why: `the serving certificate is not for ${missing.join(", ")}` };
-  return !single && oldIsUnused(observed) ? { kind: "retire" } : undefined;
+  return state.authorities.length > 1 && oldIsUnused(observed) ? { kind: "retire" } : undefined;
+}
+
+/** One rotation at a time, unless the last one drags on until the next is overdue. */
+function authorityIsDue({ state, nowMs, policy }: Observed): boolean {
+  const leftMs = notAfterMsOf(state.authorities[0]) - nowMs;
+  const marginMs = policy.authorityRenewBeforeMs;
+  return leftMs < (state.authorities.length === 1 ? marginMs : marginMs / 2);
+}
+
+/** A certificate cannot outlive its authority: where a new one would hardly last longer, a new authority is due. */
+function renewalIsDue({ state, nowMs, policy }: Observed): boolean {
+  const { servingForMs, servingRenewBeforeMs } = policy;
+  if (state.pair.notAfterMs - nowMs >= servingRenewBeforeMs) return false;
+  const newEndMs = Math.min(nowMs + servingForMs, notAfterMsOf(state.authorities[0]));
+  return newEndMs - state.pair.notAfterMs >= (servingForMs - servingRenewBeforeMs) / 2;
 }
 
 function missingHosts({ state, hosts }: Observed): string[] {

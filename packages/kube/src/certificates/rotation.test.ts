@@ -254,3 +254,29 @@ test("after a long sleep of the whole cluster everything is made new at once", a
   assert.equal(rotation.readiness(), undefined);
   assert.ok(trusts(cluster.target.bundle, rotation));
 });
+
+test("a rotation that drags on into the next one's time ends in a new authority, not in endless renewals", async () => {
+  const cluster = world();
+  const hourMs = 3_600_000;
+  const policy = {
+    authorityForMs: 4 * hourMs,
+    authorityRenewBeforeMs: 2 * hourMs,
+    servingForMs: 2 * hourMs,
+    servingRenewBeforeMs: hourMs,
+  };
+  const a = replicaOf(cluster, "a", { policy });
+  await a.sync({ signal });
+  cluster.clock.advance(2.1 * hourMs);
+  await a.sync({ signal });
+  // Switched by now, and the old authority still there; then nobody looks for hours.
+  cluster.clock.advance(61_000);
+  await a.sync({ signal });
+  assert.equal(authoritiesIn(a.bundle).length, 2);
+  cluster.clock.advance(3.5 * hourMs);
+  const writes = cluster.store.writes;
+  await a.sync({ signal });
+  assert.ok(cluster.store.writes - writes < 8, `${cluster.store.writes - writes} writes`);
+  for (let minutes = 0; minutes < 10; minutes += 1) await pass(cluster, [a], 60_000);
+  assert.equal(a.readiness(), undefined);
+  assert.ok(a.holder.pair.notAfterMs - cluster.clock.nowMs() > 1.5 * hourMs);
+});

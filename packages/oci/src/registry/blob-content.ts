@@ -4,14 +4,11 @@ import { digestOf } from "../digest.ts";
 import type { BlobContent } from "./blob-upload.ts";
 
 export function contentOf(bytes: Uint8Array, digest: string = digestOf(bytes)): BlobContent {
-  return {
-    digest,
-    size: bytes.length,
-    open: async function* (offset) {
-      yield bytes.subarray(offset);
-    },
-  };
+  return contentOfPieces([bytes], { digest, size: bytes.length });
 }
+
+/** Small enough to see how far a transfer is, large enough not to matter. */
+const pieceBytes = 256 * 1024;
 
 /** Content that lies in several buffers. */
 export function contentOfPieces(
@@ -26,7 +23,7 @@ export function contentOfPieces(
       for (const piece of pieces) {
         const skip = Math.min(piece.length, Math.max(0, offset - passed));
         passed += piece.length;
-        if (skip < piece.length) yield piece.subarray(skip);
+        for (let at = skip; at < piece.length; at += pieceBytes) yield piece.subarray(at, at + pieceBytes);
       }
     },
   };

@@ -8,6 +8,7 @@ import type { CredentialSource } from "../registry/credentials.ts";
 import { openRegistry } from "../registry/registry.ts";
 import type { Repository } from "../registry/repository.ts";
 import { digestOf } from "../digest.ts";
+import { startCuttingProxy } from "./cutting-proxy.ts";
 
 export interface SuiteRegistry extends AsyncDisposable {
   readonly address: string;
@@ -49,6 +50,27 @@ export function registrySuite(name: string, open: () => Promise<SuiteRegistry>):
         assert.equal(await repository.putBlob(contentOf(bytes), { signal }), "sent");
         assert.ok(bytes.equals(await repository.readBlob(contentOf(bytes), { signal })));
       });
+    });
+
+    it("goes on with an upload and a download where the line broke", async ({ signal }) => {
+      await using server = await open();
+      const bytes = randomBytes(24 * 1024 * 1024);
+      for (const direction of ["up", "down"]) {
+        const line = { afterBytes: 6 * 1024 * 1024, times: 2 };
+        await using proxy = await startCuttingProxy(server.address, line);
+        const retry = { baseMs: 10, maxMs: 50 };
+        await using registry = openRegistry({ ...server, address: proxy.address, retry });
+        const repository = registry.repository(`suite/${direction}-${randomBytes(6).toString("hex")}`);
+        if (direction === "down") {
+          await using direct = openRegistry(server);
+          await direct.repository(repository.name).putBlob(contentOf(bytes), { signal });
+        }
+        let sent = 0;
+        await repository.putBlob(contentOf(bytes), { signal, onSent: (count) => (sent += count) });
+        assert.ok(bytes.equals(await repository.readBlob(contentOf(bytes), { signal })));
+        assert.equal(proxy.cuts, 2);
+        assert.ok(sent < bytes.length * 2.5, `${sent} bytes sent`);
+      }
     });
 
     it("keeps manifests byte for byte under tag and digest, and moves tags", async ({ signal }) => {

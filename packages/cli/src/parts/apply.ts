@@ -1,0 +1,39 @@
+/** Puts manifests into the cluster, as `kubectl apply` does. Repeatable. */
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { promisify } from "node:util";
+import { Fault, type Abortable } from "@cocoon/core";
+import { parseAllDocuments, stringify } from "yaml";
+import type { PartContext } from "./part.ts";
+
+const run = promisify(execFile);
+const timeoutMs = 60_000;
+
+export interface Manifest {
+  readonly kind: string;
+  readonly [field: string]: unknown;
+}
+
+export async function readManifests(...files: readonly string[]): Promise<Manifest[]> {
+  const texts = await Promise.all(files.map((file) => readFile(file, "utf8")));
+  return texts.flatMap((text) => parseAllDocuments(text).map((document) => document.toJS() as Manifest));
+}
+
+export async function applyManifests(
+  { kubectl, kubeconfig }: Pick<PartContext, "kubectl" | "kubeconfig">,
+  manifests: readonly Manifest[],
+  { signal }: Abortable,
+): Promise<void> {
+  const flags = ["apply", "--server-side", "--force-conflicts", "--field-manager=cocoonctl", "-f", "-"];
+  const running = run(kubectl, flags, { signal, timeout: timeoutMs, env: { KUBECONFIG: kubeconfig } });
+  running.child.stdin?.end(manifests.map((manifest) => stringify(manifest)).join("---\n"));
+  try {
+    await running;
+  } catch (error) {
+    signal.throwIfAborted();
+    const said = error instanceof Error && "stderr" in error ? String(error.stderr).trim() : "";
+    throw new Fault("unavailable", `cannot install what the parts need: ${said.slice(0, 1_000)}`, {
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,40 @@
+/** The operator, with its definitions and rights from deploy/. */
+import { systemNamespace } from "@cocoon/contract";
+import type { Component } from "@cocoon/controlplane";
+import { applyManifests, readManifests } from "./apply.ts";
+import { ensureIdentity, partKubeconfig } from "./identity.ts";
+import { loopback, programArguments, registryAccess, sourceFile, type PartContext } from "./part.ts";
+import { probeHealth } from "./probe-health.ts";
+
+const serviceAccount = "cocoon-operator";
+
+export function operatorPart(context: PartContext): Component {
+  const { ports } = context;
+  const registry = registryAccess(context);
+  return {
+    name: "operator",
+    summary: "keeps CocoonSets and CocoonHibernations as asked",
+    needs: ["kube-apiserver", "registry"],
+    command: process.execPath,
+    args: programArguments("operator"),
+    env: {
+      KUBECONFIG: partKubeconfig(context, serviceAccount),
+      POD_NAMESPACE: systemNamespace,
+      METRICS_ADDR: `${loopback}:${ports.operatorMetrics}`,
+      PROBE_ADDR: `${loopback}:${ports.operatorHealth}`,
+      ...registry.env,
+    },
+    ...(registry.secrets ? { secrets: registry.secrets } : {}),
+    prepare: async (options) => {
+      await ensureIdentity(context, serviceAccount);
+      const definitions = ["cocoonsets", "cocoonhibernations", "cocoonsnapshotgrants"].map((name) =>
+        sourceFile("deploy", "crds", `cocoonset.cocoonstack.io_${name}.yaml`),
+      );
+      const files = ["namespace", "service-account", "rbac"].map((name) =>
+        sourceFile("deploy", "operator", `${name}.yaml`),
+      );
+      await applyManifests(context, await readManifests(...definitions, ...files), options);
+    },
+    probe: (options) => probeHealth(ports.operatorHealth, options),
+  };
+}

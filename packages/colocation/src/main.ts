@@ -1,0 +1,118 @@
+#!/usr/bin/env node
+/** cocoon-colocation: one replica. Wiring only. */
+import { randomBytes } from "node:crypto";
+import {
+  aborted,
+  createRegistry,
+  Fault,
+  runMain,
+  startHealthServer,
+  startHttpServer,
+  type MainContext,
+  type Registry,
+} from "@cocoon/core";
+import { openKubeClient } from "@cocoon/kube";
+import { colocationProgram, unusedSettings, type ColocationConfig } from "./config.ts";
+import { readGates } from "./gates.ts";
+import { startColocation, type ColocationSettings } from "./server/start.ts";
+
+await runMain({ program: colocationProgram, logLevel: (config) => config.logLevel, run });
+
+async function run({
+  config,
+  log,
+  signal,
+}: MainContext<(typeof colocationProgram)["options"]>): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const metrics = createRegistry("cocoon-colocation");
+  const health = stack.use(
+    await startHealthServer({ ...readAddress(config.healthProbeAddr), registry: metrics }),
+  );
+  stack.use(await startMetricsServer(config.metricsAddr, metrics));
+  const { gates, unused } = readGates(config.featureGates);
+  if (unused.length > 0) log.info({ gates: unused }, "feature gates accepted and not used here");
+  const ignored = unusedSettings(config);
+  if (ignored.length > 0) log.info({ flags: ignored }, "flags accepted and not used here");
+  const { kubeconfig, context } = config;
+  const client = stack.use(
+    await openKubeClient({ signal, ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) }),
+  );
+  const running = stack.use(
+    await startColocation({ client, settings: settingsOf(config, gates), log, metrics, signal }),
+  );
+  health.addCheck("webhook-ready", () => running.readiness());
+  health.markReady();
+  log.info({ port: running.server.port }, "colocation webhooks are up");
+  await aborted(signal);
+  health.markStopping();
+}
+
+const metricPaths: ReadonlySet<string> = new Set([
+  "/metrics",
+  "/all-metrics",
+  "/internal-metrics",
+  "/external-metrics",
+]);
+
+/** The paths that Koordinator's manager has; here all of them show the same. */
+function startMetricsServer(address: string, registry: Registry): Promise<AsyncDisposable> {
+  return startHttpServer({
+    name: "metrics server",
+    ...readAddress(address),
+    drainMs: 1_000,
+    handler: (request, response) => {
+      if (!metricPaths.has((request.url ?? "").split("?")[0] ?? "")) {
+        response.writeHead(404).end();
+        return;
+      }
+      registry.metrics().then(
+        (text) => response.writeHead(200, { "content-type": registry.contentType }).end(text),
+        () => response.writeHead(500).end(),
+      );
+    },
+  });
+}
+
+/** `[host]:port`. */
+function readAddress(text: string): { readonly host: string; readonly port: number } {
+  const match = /^(.*):(\d{1,5})$/.exec(text);
+  if (!match) throw new Fault("invalid", `"${text}" is not an address such as :8080 or 127.0.0.1:8080`);
+  return { host: match[1] || "0.0.0.0", port: Number(match[2]) };
+}
+
+function settingsOf(config: ColocationConfig, gates: ColocationSettings["gates"]): ColocationSettings {
+  const { webhookHost, webhookUrlPort, webhookPort, rateLimit, rateLimitBurst } = config;
+  return {
+    host: config.webhookBind,
+    port: webhookPort,
+    namespace: config.podNamespace,
+    serviceName: config.serviceName,
+    url: webhookHost === "" ? undefined : { host: webhookHost, port: webhookUrlPort || webhookPort },
+    configurationNames: { mutating: config.mutatingWebhookName, validating: config.validatingWebhookName },
+    certificates: {
+      secretName: config.secretName,
+      directory: config.webhookCertWriter === "fs" ? config.webhookCertDir : undefined,
+      replica: config.podName || `replica-${randomBytes(4).toString("hex")}`,
+    },
+    rateLimit: { perSecond: rateLimit, burst: rateLimitBurst || rateLimit * 2 },
+    auditLevel: config.auditLevel,
+    gates,
+    warnRules: config.warnRules,
+    configNamespace: config.configNamespace,
+    sloConfigName: config.sloConfigName,
+    sloNamesNeeded: config.nodeStrategyNameNeedCheck,
+    maxAmplificationRatio: config.maxAmplificationRatio,
+    enhanced: {
+      namespace: config.podEnhancedValidatorConfigNamespace,
+      name: config.podEnhancedValidatorConfigName,
+    },
+    binding: {
+      users: config.bindingAdmissionUserName,
+      dryRun: config.bindingAdmissionDryRun,
+      namespaces: config.bindingAdmissionNamespaces,
+      excludedNamespaces: config.bindingAdmissionExcludeNamespaces,
+      bypassLabels: config.bindingAdmissionBypassLabels,
+      bypassAnnotations: config.bindingAdmissionBypassAnnotations,
+    },
+  };
+}

@@ -1,0 +1,180 @@
+/** `/mutate-pod`: profiles, then the extended-resource annotation, the nodes of a quota tree, devices. */
+import { isMachinePod } from "@cocoon/contract";
+import type { Logger } from "@cocoon/core";
+import { matchesLabels } from "@cocoon/core/label-selector";
+import {
+  allow,
+  allowWithPatch,
+  difference,
+  type AdmissionHandler,
+  type AdmissionRequest,
+  type Verdict,
+} from "@cocoon/kube/admission";
+import type { Gates } from "../gates.ts";
+import { objectOf, owning, type Owned } from "../handlers.ts";
+import { child, isRecord, own, sortedJson, tryParseJson, type Json, type Texts } from "../json.ts";
+import { drawnAnnotation } from "../keys.ts";
+import type { PriorityClass } from "../kinds.ts";
+import { podSchema } from "../patch/schemas.ts";
+import { defaultedPriorityClass } from "../priority.ts";
+import {
+  applyMetadata,
+  applyProfile,
+  isDrawn,
+  namesLabels,
+  type CompiledProfile,
+} from "../profile-engine.ts";
+import type { ClusterView } from "../view.ts";
+import { spellOutDevices } from "./device-spec.ts";
+import { writeExtendedSpec } from "./extended-spec.ts";
+import { addTreeAffinity } from "./quota-affinity.ts";
+import { readPod, type PodReading } from "./read-pod.ts";
+import { translateResources } from "./translate.ts";
+
+export interface PodMutatorOptions {
+  readonly view: ClusterView;
+  readonly gates: Gates;
+  /** In [0, 1). */
+  readonly random?: () => number;
+  readonly log: Logger;
+  /** Told how long each step took. */
+  readonly timed?: <T>(plugin: string, operation: string, work: () => T) => T;
+}
+
+const podKind: Owned = { resource: "pods", kind: "Pod" };
+
+export function podMutator(options: PodMutatorOptions): AdmissionHandler {
+  return owning(podKind, (request) => {
+    if (request.operation === "CONNECT") return allow();
+    const object = objectOf(request, podKind);
+    const reading = readPod(object);
+    if (request.operation === "CREATE") return create(request, reading, options);
+    if (request.operation === "UPDATE" && options.gates.ColocationProfileReapplyOnUpdate)
+      return update(request, reading, options);
+    return allow();
+  });
+}
+
+async function create(
+  request: AdmissionRequest,
+  reading: PodReading,
+  options: PodMutatorOptions,
+): Promise<Verdict> {
+  const { gates, view, timed = (_plugin, _operation, work) => work() } = options;
+  const pod = structuredClone(request.object) as Json;
+  // A pod of a controller may carry no namespace yet: then the request's counts.
+  const namespace = reading.namespace || request.namespace;
+  const now = (): PodReading => ({ ...readPod(pod), namespace });
+  const { profiles, warnings } = await matchingProfiles({ ...reading, namespace }, options);
+  const classes = await priorityClassesOf(profiles, view);
+  const { operation } = request;
+  timed("ClusterColocationProfile", operation, () => applyAll(pod, profiles, { classes, options }));
+  if (!gates.DisableExtendedResourceSpec)
+    timed("ExtendedResourceSpec", operation, () => writeExtendedSpec(pod, now()));
+  if (gates.MultiQuotaTree) timed("MultiQuotaTree", operation, () => addTreeAffinity(pod, now(), view));
+  if (!gates.DisableDeviceResourceSpec) timed("DeviceResourceSpec", operation, () => spellOutDevices(pod));
+  return allowWithPatch(difference(request.object, pod), warnings.length > 0 ? { warnings } : {});
+}
+
+/** What runs already gets labels and annotations, nothing that would move or resize it. */
+async function update(
+  request: AdmissionRequest,
+  reading: PodReading,
+  options: PodMutatorOptions,
+): Promise<Verdict> {
+  const pod = structuredClone(request.object) as Json;
+  const { profiles } = await matchingProfiles(
+    { ...reading, namespace: reading.namespace || request.namespace },
+    options,
+  );
+  const drawn = readDraws(pod);
+  for (const profile of profiles)
+    if (profile.percent === 100 || drawn[profile.name] === true) applyMetadata(profile, pod);
+  return allowWithPatch(difference(request.object, pod));
+}
+
+interface Matched {
+  readonly profiles: readonly CompiledProfile[];
+  readonly warnings: readonly string[];
+}
+
+/** Selectors are judged once, on the pod as it came. */
+async function matchingProfiles(pod: PodReading, { view, log }: PodMutatorOptions): Promise<Matched> {
+  const candidates: CompiledProfile[] = [];
+  const warnings: string[] = [];
+  const isMachine = isMachinePod({
+    metadata: {},
+    spec: { tolerations: pod.tolerationKeys.map((key) => ({ key })) },
+  });
+  for (const profile of view.profiles()) {
+    if (profile.trouble !== undefined) {
+      warnings.push(`ClusterColocationProfile ${profile.name} is ignored: ${profile.trouble}`);
+      log.warn(
+        { profile: profile.name, error: profile.trouble },
+        "profile with an unusable selector ignored",
+      );
+    } else if (
+      matchesLabels(profile.selector, pod.labels) &&
+      (!isMachine || namesLabels(profile.selector, pod.labels))
+    )
+      candidates.push(profile);
+  }
+  if (candidates.every(({ namespaceSelector }) => namespaceSelector.length === 0))
+    return { profiles: candidates, warnings };
+  const looked = view.namespaceLabels(pod.namespace);
+  const labels: Texts = looked instanceof Promise ? await looked : looked;
+  return { profiles: candidates.filter((each) => matchesLabels(each.namespaceSelector, labels)), warnings };
+}
+
+type Classes = ReadonlyMap<string, PriorityClass | undefined>;
+
+/** Looked up before anything is changed, because a cache may have to ask. */
+export async function priorityClassesOf(
+  matched: readonly CompiledProfile[],
+  view: ClusterView,
+): Promise<Classes> {
+  const found = new Map<string, PriorityClass | undefined>();
+  for (const name of new Set(matched.flatMap(({ spec }) => spec.priorityClassName ?? []))) {
+    const looked = view.priorityClass(name);
+    found.set(name, looked instanceof Promise ? await looked : looked);
+  }
+  return found;
+}
+
+function applyAll(
+  pod: Json,
+  matched: readonly CompiledProfile[],
+  { classes, options }: { readonly classes: Classes; readonly options: PodMutatorOptions },
+): void {
+  if (matched.length === 0) return;
+  const { gates, random = Math.random } = options;
+  const draws = readDraws(pod);
+  for (const profile of matched) {
+    const decided = draws[profile.name];
+    const drawn = typeof decided === "boolean" ? decided : isDrawn(profile, random);
+    if (profile.percent !== undefined && profile.percent > 0 && profile.percent < 100)
+      recordDraw(pod, profile.name, drawn);
+    if (!drawn) continue;
+    applyProfile(profile, {
+      object: pod,
+      schema: podSchema,
+      podSpec: child(pod, "spec"),
+      priorityClass: (name) => classes.get(name),
+    });
+  }
+  const skips = gates.ColocationProfileSkipMutatingResources || matched.some((each) => each.skipsResources);
+  if (!skips) translateResources(pod, defaultedPriorityClass(readPod(pod)));
+}
+
+function readDraws(pod: Json): Readonly<Record<string, unknown>> {
+  const metadata = own(pod, "metadata");
+  const annotations = isRecord(metadata) ? own(metadata, "annotations") : undefined;
+  const text = isRecord(annotations) ? own(annotations, drawnAnnotation) : undefined;
+  const value = typeof text === "string" ? tryParseJson(text)?.value : undefined;
+  return isRecord(value) ? value : {};
+}
+
+function recordDraw(pod: Json, profile: string, drawn: boolean): void {
+  const text = sortedJson({ ...readDraws(pod), [profile]: drawn });
+  child(child(pod, "metadata"), "annotations")[drawnAnnotation] = text;
+}

@@ -1,0 +1,98 @@
+/** A pod as the rules need it, read from what the API server sent. Fields of a wrong type are refused by name. */
+import { compareQuantities } from "@cocoon/core/quantity";
+import {
+  own,
+  readObject,
+  readObjects,
+  readText,
+  readTexts,
+  undecodable,
+  type ReadonlyJson,
+  type Texts,
+} from "../json.ts";
+import { readResources, zero, type Resources } from "../resources.ts";
+
+export interface ContainerReading {
+  readonly name: string;
+  readonly requests: Resources;
+  readonly limits: Resources;
+  /** An init container that keeps running. */
+  readonly isSidecar: boolean;
+}
+
+export interface PodReading {
+  readonly name: string;
+  readonly uid: string;
+  readonly namespace: string;
+  readonly labels: Texts;
+  readonly annotations: Texts;
+  readonly priority: number | undefined;
+  readonly phase: string;
+  readonly nodeName: string;
+  readonly containers: readonly ContainerReading[];
+  readonly initContainers: readonly ContainerReading[];
+  readonly overhead: Resources;
+  /** `spec.resources.requests`, where the pod as a whole asks. */
+  readonly podRequests: Resources;
+  readonly tolerationKeys: readonly string[];
+  /** Kubernetes' own QoS class is BestEffort. */
+  isBestEffort(): boolean;
+}
+
+export function readPod(object: ReadonlyJson): PodReading {
+  const metadata = readObject(object, "metadata", "metadata") ?? {};
+  const spec = readObject(object, "spec", "spec") ?? {};
+  const status = readObject(object, "status", "status") ?? {};
+  const containers = readContainers(spec, "containers");
+  const initContainers = readContainers(spec, "initContainers");
+  const podResources = readObject(spec, "resources", "spec.resources");
+  const podRequests = readResources(podResources, "requests", "spec.resources.requests");
+  const podLimits = readResources(podResources, "limits", "spec.resources.limits");
+  return {
+    name: readText(metadata, "name", "metadata.name"),
+    uid: readText(metadata, "uid", "metadata.uid"),
+    namespace: readText(metadata, "namespace", "metadata.namespace"),
+    labels: readTexts(metadata, "labels", "metadata.labels"),
+    annotations: readTexts(metadata, "annotations", "metadata.annotations"),
+    priority: readInteger(spec, "priority", "spec.priority"),
+    phase: readText(status, "phase", "status.phase"),
+    nodeName: readText(spec, "nodeName", "spec.nodeName"),
+    containers,
+    initContainers,
+    overhead: readResources(spec, "overhead", "spec.overhead"),
+    podRequests,
+    tolerationKeys: readObjects(spec, "tolerations", "spec.tolerations").map((each, index) =>
+      readText(each, "key", `spec.tolerations[${index}].key`),
+    ),
+    isBestEffort: () =>
+      [
+        podRequests,
+        podLimits,
+        ...[...containers, ...initContainers].flatMap((each) => [each.requests, each.limits]),
+      ].every(asksForNothing),
+  };
+}
+
+function asksForNothing(resources: Resources): boolean {
+  return ["cpu", "memory"].every((name) => compareQuantities(resources.get(name) ?? zero, zero) === 0);
+}
+
+function readContainers(spec: ReadonlyJson, field: string): readonly ContainerReading[] {
+  return readObjects(spec, field, `spec.${field}`).map((container, index) => {
+    const path = `spec.${field}[${index}]`;
+    const resources = readObject(container, "resources", `${path}.resources`);
+    return {
+      name: readText(container, "name", `${path}.name`),
+      requests: readResources(resources, "requests", `${path}.resources.requests`),
+      limits: readResources(resources, "limits", `${path}.resources.limits`),
+      isSidecar: readText(container, "restartPolicy", `${path}.restartPolicy`) === "Always",
+    };
+  });
+}
+
+function readInteger(object: ReadonlyJson, key: string, path: string): number | undefined {
+  const value = own(object, key);
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "number" || !Number.isInteger(value)) throw undecodable(path, "a whole number");
+  return value;
+}

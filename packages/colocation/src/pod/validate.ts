@@ -1,0 +1,134 @@
+/** `/validate-pod`: groups of rules in order; the first group that refuses decides. */
+import type { AdmissionHandler, AdmissionRequest, Verdict } from "@cocoon/kube/admission";
+import { allow } from "@cocoon/kube/admission";
+import type { Gates } from "../gates.ts";
+import { judge, judgeNow, objectOf, oldObjectOf, owning, type Owned, type RuleBook } from "../handlers.ts";
+import { reservePodAnnotation } from "../keys.ts";
+import type { Refusal } from "../rules.ts";
+import type { ClusterView } from "../view.ts";
+import { colocationRules } from "./colocation-rules.ts";
+import { deviceRules } from "./device-rules.ts";
+import type { EnhancedRules } from "./enhanced-rules.ts";
+import { quotaMembershipRules, quotaNameOf } from "./quota-membership.ts";
+import { readPod, type PodReading } from "./read-pod.ts";
+import { reservationFit } from "./reservation-fit.ts";
+
+export interface QuotaAdmission {
+  /** Takes the pod's share of the quota, or says why not. A dry run takes nothing. */
+  admit(asking: {
+    readonly pod: PodReading;
+    readonly quota: string;
+    readonly requestUid: string;
+    readonly dryRun: boolean;
+    readonly signal: AbortSignal;
+  }): Promise<string | undefined>;
+}
+
+export interface PodValidatorOptions {
+  readonly view: ClusterView;
+  readonly gates: Gates;
+  readonly book: RuleBook;
+  readonly enhanced: EnhancedRules;
+  readonly admission: QuotaAdmission;
+  readonly timed?: <T>(plugin: string, operation: string, work: () => T) => T;
+}
+
+const podKind: Owned = { resource: "pods", kind: "Pod" };
+
+export function podValidator(options: PodValidatorOptions): AdmissionHandler {
+  return owning(podKind, (request, context) => {
+    if (request.operation === "CONNECT") return allow();
+    const pod = readPod(objectOf(request, podKind));
+    const old = request.operation === "UPDATE" ? readPod(oldObjectOf(request, podKind)) : undefined;
+    const first = judgeNow(immediateGroups({ request, pod, old }, options), options.book);
+    if (first.kind === "deny" || !asksMore(request, options.gates)) return first;
+    return withLater(first, judge(laterGroups({ request, pod, old }, options, context.signal), options.book));
+  });
+}
+
+interface Asked {
+  readonly request: AdmissionRequest;
+  readonly pod: PodReading;
+  readonly old: PodReading | undefined;
+}
+
+type Groups = readonly (() => Iterable<Refusal>)[];
+
+/** What needs nobody else. */
+function immediateGroups({ request, pod, old }: Asked, options: PodValidatorOptions): Groups {
+  const { gates, view, timed = (_plugin, _operation, work) => work() } = options;
+  const group = (plugin: string, rules: () => Iterable<Refusal>) => () =>
+    timed(plugin, request.operation, () => [...rules()]);
+  const groups = [
+    group("ClusterReservation", () => reservePod(pod)),
+    group("ClusterColocationProfile", () => colocationRules(pod, old, gates)),
+    group("QuotaMetaChecker", () => quotaMembershipRules({ pod, old }, view.quotas(), gates)),
+  ];
+  // With quota admission on, devices and the rest come after it: see laterGroups.
+  if (asksMore(request, gates)) return groups;
+  return [...groups, ...lastGroups({ request, pod, old }, options)];
+}
+
+function lastGroups({ request, pod }: Asked, options: PodValidatorOptions): Groups {
+  const { gates, enhanced } = options;
+  const namespace = pod.namespace || request.namespace;
+  return [
+    ...(gates.ValidatePodDeviceResource ? [() => deviceRules(pod)] : []),
+    ...(gates.EnablePodEnhancedValidator ? [() => enhanced.check({ ...pod, namespace })] : []),
+  ];
+}
+
+function asksMore({ operation }: AdmissionRequest, gates: Gates): boolean {
+  if (operation === "DELETE") return false;
+  if (gates.ReservationFit && operation === "CREATE") return true;
+  return gates.EnableQuotaAdmission && (operation === "CREATE" || gates.EnableQuotaAdmissionOnUpdate);
+}
+
+/** The quota comes last of all: what it takes is taken, so nothing may refuse the pod afterwards. */
+function laterGroups(
+  asked: Asked,
+  options: PodValidatorOptions,
+  signal: AbortSignal,
+): (() => Iterable<Refusal> | AsyncIterable<Refusal>)[] {
+  const { request, pod } = asked;
+  const { gates, view } = options;
+  return [
+    ...lastGroups(asked, options),
+    ...(gates.ReservationFit && request.operation === "CREATE" ? [() => reservationFit(pod, view)] : []),
+    ...(gates.EnableQuotaAdmission ? [() => quotaRule(asked, options, signal)] : []),
+  ];
+}
+
+async function* quotaRule(
+  { request, pod, old }: Asked,
+  { admission, gates, view }: PodValidatorOptions,
+  signal: AbortSignal,
+): AsyncGenerator<Refusal> {
+  const tree = view.quotas();
+  const member = (each: PodReading) =>
+    quotaNameOf({ ...each, namespace: each.namespace || request.namespace }, tree, gates);
+  const quota = member(pod);
+  if (old && (!gates.EnableQuotaAdmissionOnUpdate || member(old) === quota)) return;
+  const message = await admission.admit({
+    pod,
+    quota,
+    requestUid: request.uid,
+    dryRun: request.dryRun,
+    signal,
+  });
+  if (message !== undefined) yield { rule: "quota-admission", message };
+}
+
+async function withLater(first: Verdict, later: Promise<Verdict>): Promise<Verdict> {
+  const verdict = await later;
+  const warnings = [...(first.warnings ?? []), ...(verdict.warnings ?? [])];
+  return warnings.length === 0 ? verdict : { ...verdict, warnings };
+}
+
+function* reservePod({ annotations }: PodReading): Generator<Refusal> {
+  if (Object.hasOwn(annotations, reservePodAnnotation))
+    yield {
+      rule: "reserve-pod",
+      message: `annotations.${reservePodAnnotation}: Forbidden: cannot set in annotations`,
+    };
+}

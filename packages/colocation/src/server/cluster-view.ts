@@ -1,0 +1,208 @@
+/** The cluster as the rules see it, kept current by watches. A kind that the cluster does not serve counts as empty. */
+import { isFault, type Abortable, type Logger } from "@cocoon/core";
+import {
+  configMaps,
+  namespaces,
+  nodes,
+  openCaches,
+  pods,
+  type Caches,
+  type ConfigMap,
+  type KubeConnection,
+  type KubeObject,
+  type Namespace,
+  type Node,
+  type ObjectCache,
+  type Pod,
+  type ResourceType,
+} from "@cocoon/kube";
+import { quotaKey } from "../keys.ts";
+import {
+  elasticQuotaProfiles,
+  elasticQuotas,
+  priorityClasses,
+  profiles,
+  reservations,
+  type ClusterColocationProfile,
+  type ElasticQuota,
+  type ElasticQuotaProfile,
+  type PriorityClass,
+  type Reservation,
+} from "../kinds.ts";
+import { compileProfile, type CompiledProfile } from "../profile-engine.ts";
+import { QuotaTree, readQuota } from "../quota/quota-tree.ts";
+import type { ClusterView, PodSummary } from "../view.ts";
+
+export interface ClusterCaches extends AsyncDisposable {
+  readonly view: ClusterView;
+  /** Which kinds have not been listed yet; those that the cluster does not serve are never waited for. */
+  pending(): readonly string[];
+  synced(options: Abortable): Promise<void>;
+}
+
+export interface ViewOptions {
+  readonly client: KubeConnection;
+  readonly log: Logger;
+  /** Namespace of the ConfigMaps that are read. */
+  readonly configNamespaces: readonly string[];
+  readonly signal: AbortSignal;
+}
+
+interface Opened {
+  readonly profiles: ObjectCache<ClusterColocationProfile> | undefined;
+  readonly classes: ObjectCache<PriorityClass>;
+  readonly namespaces: ObjectCache<Namespace>;
+  readonly quotas: ObjectCache<ElasticQuota> | undefined;
+  readonly quotaProfiles: ObjectCache<ElasticQuotaProfile> | undefined;
+  readonly reservations: ObjectCache<Reservation> | undefined;
+  readonly pods: ObjectCache<Pod>;
+  readonly nodes: ObjectCache<Node>;
+  readonly configMaps: readonly ObjectCache<ConfigMap>[];
+}
+
+export async function openClusterView({
+  client,
+  log,
+  configNamespaces,
+  signal,
+}: ViewOptions): Promise<ClusterCaches> {
+  const caches = openCaches({ client, log });
+  const optional = async <T extends KubeObject>(type: ResourceType<T>) =>
+    (await isServed(client, type, signal)) ? caches.open(type) : undefined;
+  const opened: Opened = {
+    profiles: await optional(profiles),
+    quotas: await optional(elasticQuotas),
+    quotaProfiles: await optional(elasticQuotaProfiles),
+    reservations: await optional(reservations),
+    classes: caches.open(priorityClasses),
+    namespaces: caches.open(namespaces),
+    pods: caches.open(pods, { transform: slim }),
+    nodes: caches.open(nodes, { transform: slimNode }),
+    configMaps: [...new Set(configNamespaces)].map((namespace) => caches.open(configMaps, { namespace })),
+  };
+  const all = Object.entries(opened).flatMap(([name, value]: [string, unknown]) =>
+    (Array.isArray(value) ? value : [value])
+      .filter((each): each is ObjectCache<KubeObject> => each !== undefined)
+      .map((cache) => ({ name, cache })),
+  );
+  return {
+    view: viewOf(opened, client, signal),
+    pending: () => all.filter(({ cache }) => !cache.isSynced).map(({ name }) => name),
+    synced: async (options) => void (await Promise.all(all.map(({ cache }) => cache.synced(options)))),
+    [Symbol.asyncDispose]: () => (caches satisfies Caches)[Symbol.asyncDispose](),
+  };
+}
+
+async function isServed(
+  client: KubeConnection,
+  { group, version, plural }: ResourceType<KubeObject>,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    await client.raw({ method: "GET", path: `/apis/${group}/${version}/${plural}?limit=1`, signal });
+    return true;
+  } catch (error) {
+    if (isFault(error, "notFound")) return false;
+    throw error;
+  }
+}
+
+/** Labels, annotations and names are all that is read of stored pods. */
+function slim({ apiVersion, kind, metadata }: Pod): Pod {
+  const { name, namespace, uid, resourceVersion, labels, annotations } = metadata;
+  return {
+    apiVersion,
+    kind,
+    metadata: { name, namespace, uid, resourceVersion, labels, annotations },
+  } as Pod;
+}
+
+function slimNode({ apiVersion, kind, metadata }: Node): Node {
+  const { name, uid, resourceVersion, labels } = metadata;
+  return { apiVersion, kind, metadata: { name, uid, resourceVersion, labels } } as Node;
+}
+
+function viewOf(opened: Opened, client: KubeConnection, signal: AbortSignal): ClusterView {
+  const compiled = derived(opened.profiles, (all) =>
+    [...all]
+      .map(compileProfile)
+      .toSorted((left, right) => (left.name < right.name ? -1 : left.name > right.name ? 1 : 0)),
+  );
+  const tree = derived(opened.quotas, (all) => new QuotaTree([...all].flatMap(tryReadQuota)));
+  const byQuota = opened.pods.index(quotaLabelOf);
+  const byNamespace = opened.pods.index(namespaceOf);
+  const ask = async <T extends KubeObject>(
+    type: ResourceType<T>,
+    key: { namespace?: string; name: string },
+  ) => {
+    try {
+      return await client.get(type, key, { signal });
+    } catch (error) {
+      if (isFault(error, "notFound")) return undefined;
+      throw error;
+    }
+  };
+  return {
+    profiles: (): readonly CompiledProfile[] => compiled() ?? [],
+    namespaceLabels: (name) => {
+      const known = opened.namespaces.get({ name });
+      if (known) return known.metadata.labels ?? {};
+      return name === "" ? {} : ask(namespaces, { name }).then((found) => found?.metadata.labels ?? {});
+    },
+    priorityClass: (name) => opened.classes.get({ name }) ?? ask(priorityClasses, { name }),
+    quotas: () => tree() ?? noQuotas,
+    quota: async (name) => {
+      const known = tree()?.get(name);
+      if (known || !opened.quotas) return known;
+      const found = await client.list(elasticQuotas, { fieldSelector: `metadata.name=${name}`, signal });
+      return found.items.flatMap(tryReadQuota)[0];
+    },
+    quotaProfiles: () => opened.quotaProfiles?.list() ?? [],
+    configMap: (namespace, name) =>
+      opened.configMaps.map((cache) => cache.get({ namespace, name })).find((found) => found !== undefined),
+    pod: (namespace, name) => {
+      const known = opened.pods.get({ namespace, name });
+      if (known) return summary(known);
+      return ask(pods, { namespace, name }).then((found) => found && summary(found));
+    },
+    podsWithQuotaLabel: (quota) => byQuota.get(quota).map(summary),
+    podsInNamespace: (namespace) => byNamespace.get(namespace).map(summary),
+    nodes: () => opened.nodes.list(),
+    reservation: (name) => opened.reservations?.get({ name }) ?? ask(reservations, { name }),
+  };
+}
+
+const noQuotas = new QuotaTree([]);
+
+/** Worked out again only when the cache has changed since. */
+function derived<T extends KubeObject, V>(
+  cache: ObjectCache<T> | undefined,
+  make: (all: Iterable<T>) => V,
+): () => V | undefined {
+  let current: V | undefined;
+  cache?.subscribe(() => (current = undefined));
+  return () => (cache ? (current ??= make(cache.list())) : undefined);
+}
+
+/** A quota that cannot be read is not in the tree; the API server's schema keeps such from being stored. */
+function tryReadQuota(object: ElasticQuota): ReturnType<typeof readQuota>[] {
+  try {
+    return [readQuota(object)];
+  } catch {
+    return [];
+  }
+}
+
+function quotaLabelOf({ metadata }: Pod): string[] {
+  const name = metadata.labels?.[quotaKey.name];
+  return name ? [name] : [];
+}
+
+function namespaceOf({ metadata }: Pod): string[] {
+  return [metadata.namespace ?? ""];
+}
+
+function summary({ metadata }: Pod): PodSummary {
+  const { namespace = "", name = "", labels = {}, annotations = {} } = metadata;
+  return { namespace, name, labels, annotations };
+}

@@ -1,0 +1,113 @@
+/** What is counted: Koordinator's series under its names, and ours. */
+import { Counter, Gauge, Histogram, type Registry } from "@cocoon/core";
+import type { ReviewObserver } from "@cocoon/kube/admission";
+import type { RuleBook } from "../handlers.ts";
+import type { RuleName } from "../rules.ts";
+
+export interface ColocationMetrics {
+  /** Runs one step of an endpoint and takes its time. */
+  timed(
+    webhookType: "mutate" | "validate",
+    objectType: string,
+  ): <T>(plugin: string, operation: string, work: () => T) => T;
+  readonly observe: ReviewObserver;
+  readonly decided: (decision: string) => void;
+  readonly weighed: (quota: string, resource: string, value: number) => void;
+  readonly broken: RuleBook["broken"];
+  readonly limited: (endpoint: string, outcome: "refused" | "allowed") => void;
+  readonly failed: (endpoint: string, outcome: "refused" | "allowed") => void;
+}
+
+/** 20 buckets from a microsecond on, each twice the one before, in milliseconds. */
+const durationBuckets = Array.from({ length: 20 }, (_, index) => 0.001 * 2 ** index);
+
+export function createColocationMetrics(registry: Registry): ColocationMetrics {
+  const registers = [registry];
+  const duration = new Histogram({
+    name: "koord_manager_webhook_webhook_duration_milliseconds",
+    help: "Time of each step of a webhook.",
+    labelNames: ["webhook_type", "object_type", "operation", "plugin_name", "status"],
+    buckets: durationBuckets,
+    registers,
+  });
+  const weight = new Gauge({
+    name: "koord_manager_webhook_quota_shared_weight",
+    help: "Shared weight that a new quota was given.",
+    labelNames: ["elasticquota_name", "resource_name"],
+    registers,
+  });
+  const counter = (name: string, help: string, labelNames: readonly string[]) =>
+    new Counter({ name, help, labelNames: [...labelNames], registers });
+  const bindings = counter("koord_manager_webhook_binding_admission_decisions_total", "Binding decisions.", [
+    "decision",
+  ]);
+  const rules = counter(
+    "cocoon_colocation_rule_violations_total",
+    "Broken rules, refused or only warned about.",
+    ["rule", "outcome"],
+  );
+  const limits = counter("cocoon_colocation_rate_limited_total", "Requests over the rate limit.", [
+    "endpoint",
+    "outcome",
+  ]);
+  const failures = counter("cocoon_colocation_failures_total", "Requests that could not be decided.", [
+    "endpoint",
+    "outcome",
+  ]);
+  return {
+    timed: (webhookType, objectType) => (plugin, operation, work) =>
+      timeStep(
+        duration,
+        { webhook_type: webhookType, object_type: objectType, operation, plugin_name: plugin },
+        work,
+      ),
+    observe: controllerRuntimeSeries(registry),
+    decided: (decision) => bindings.inc({ decision }),
+    weighed: (quota, resource, value) =>
+      weight.set({ elasticquota_name: quota, resource_name: resource }, value),
+    broken: (rule: RuleName, outcome) => rules.inc({ rule, outcome }),
+    limited: (endpoint, outcome) => limits.inc({ endpoint, outcome }),
+    failed: (endpoint, outcome) => failures.inc({ endpoint, outcome }),
+  };
+}
+
+type StepLabels = Readonly<Record<"webhook_type" | "object_type" | "operation" | "plugin_name", string>>;
+
+/** A step that yields refusals was rejected by them; one that throws, by that. */
+function timeStep<T>(histogram: Histogram, labels: StepLabels, work: () => T): T {
+  const began = performance.now();
+  let status = "rejected";
+  try {
+    const result = work();
+    if (!(Array.isArray(result) && result.length > 0)) status = "allowed";
+    return result;
+  } finally {
+    histogram.observe({ ...labels, operation: known(labels.operation), status }, performance.now() - began);
+  }
+}
+
+/** Operations come from outside; a label must not. */
+function known(operation: string): string {
+  return ["CREATE", "UPDATE", "DELETE", "CONNECT"].includes(operation) ? operation : "other";
+}
+
+/** The series that dashboards of webhooks made with controller-runtime look for. */
+function controllerRuntimeSeries(registry: Registry): ReviewObserver {
+  const registers = [registry];
+  const total = new Counter({
+    name: "controller_runtime_webhook_requests_total",
+    help: "Admission requests by HTTP status code.",
+    labelNames: ["webhook", "code"],
+    registers,
+  });
+  const latency = new Histogram({
+    name: "controller_runtime_webhook_latency_seconds",
+    help: "Time of admission requests.",
+    labelNames: ["webhook"],
+    registers,
+  });
+  return ({ handler, status, seconds }) => {
+    total.inc({ webhook: `/${handler}`, code: String(status) });
+    latency.observe({ webhook: `/${handler}` }, seconds);
+  };
+}

@@ -1,0 +1,162 @@
+/** A whole replica: caches, certificates, the admission server, and its registration with the API server. */
+import { createRegistry, silentLogger, type Abortable, type Logger, type Registry } from "@cocoon/core";
+import type { KubeConnection } from "@cocoon/kube";
+import { startAdmissionServer, type AdmissionServer, type ReviewEvent } from "@cocoon/kube/admission";
+import { exportCertificateMetrics, type ServingCertificates } from "@cocoon/kube/certificates";
+import { kubePodLedgerStore, kubeTreeStore } from "../quota/kube-stores.ts";
+import { podAdmission } from "../quota/pod-admission.ts";
+import { auditor, type AuditLevel } from "./audit.ts";
+import { openCertificates, type CertificateSettings } from "./certificates.ts";
+import { openClusterView, type ClusterCaches } from "./cluster-view.ts";
+import { claimConfigurations, writeConfigurations, type ConfigurationOptions } from "./configurations.ts";
+import { debugRoutes } from "./debug.ts";
+import { colocationEndpoints, type RuleSettings } from "./endpoints.ts";
+import { createColocationMetrics, type ColocationMetrics } from "./metrics.ts";
+import { rateLimit } from "./rate-limit.ts";
+import { isLenient } from "./registration.ts";
+import { safety } from "./safety.ts";
+import { koordinatorWire, maxBodyBytes } from "./wire.ts";
+
+export interface ColocationSettings extends RuleSettings {
+  readonly host: string;
+  readonly port: number;
+  /** Namespace of the Service, the Secret and the ledger. */
+  readonly namespace: string;
+  readonly serviceName: string;
+  /** Set when the API server calls a URL instead of the Service. */
+  readonly url: { readonly host: string; readonly port: number } | undefined;
+  readonly configurationNames: ConfigurationOptions["names"];
+  readonly certificates: CertificateSettings;
+  readonly rateLimit: { readonly perSecond: number; readonly burst: number };
+  readonly auditLevel: AuditLevel;
+  readonly lameDuckMs?: number;
+}
+
+export interface ColocationOptions extends Abortable {
+  readonly client: KubeConnection;
+  readonly settings: ColocationSettings;
+  readonly log?: Logger;
+  readonly metrics?: Registry;
+}
+
+export interface RunningColocation extends AsyncDisposable {
+  readonly server: AdmissionServer;
+  readonly certificates: ServingCertificates;
+  /** Why it should get no requests now. */
+  readiness(): Promise<string | undefined>;
+}
+
+/** Waits of a pod for room in its quota: less than the 80% of its 5 s. */
+const quotaPatienceMs = 2_500;
+const ledgerName = "cocoon-colocation-quota-ledger";
+
+export async function startColocation(options: ColocationOptions): Promise<RunningColocation> {
+  const { client, settings, log = silentLogger, signal } = options;
+  await using stack = new AsyncDisposableStack();
+  const registry = options.metrics ?? createRegistry("cocoon-colocation");
+  const metrics = createColocationMetrics(registry);
+  const caches = stack.use(
+    await openClusterView({
+      client,
+      log,
+      configNamespaces: [settings.configNamespace, settings.enhanced.namespace],
+      signal,
+    }),
+  );
+  await caches.synced({ signal });
+  const registration = registrationOf(options, log);
+  await claimConfigurations(registration, { signal });
+  const certificates = stack.use(await openCertificates({ client, settings, log, signal }));
+  exportCertificateMetrics(registry, certificates.serving, "cocoon_colocation_certificate");
+  const server = stack.use(
+    await startServer({ options, caches, metrics, registry, log, certificates: certificates.serving }),
+  );
+  const actual = settings.url?.port === 0 ? { ...settings.url, port: server.port } : settings.url;
+  const written = { ...registration, clientConfig: clientConfigOf({ ...settings, url: actual }) };
+  await writeConfigurations({ ...written, caBundle: certificates.caBundle() }, { signal });
+  const parts = stack.move();
+  return {
+    server,
+    certificates: certificates.serving,
+    readiness: () => server.readiness(),
+    [Symbol.asyncDispose]: () => parts.disposeAsync(),
+  };
+}
+
+interface ServerParts {
+  readonly options: ColocationOptions;
+  readonly caches: ClusterCaches;
+  readonly metrics: ColocationMetrics;
+  readonly registry: Registry;
+  readonly certificates: ServingCertificates;
+  readonly log: Logger;
+}
+
+function startServer({
+  options,
+  caches,
+  metrics,
+  registry,
+  certificates,
+  log,
+}: ServerParts): Promise<AdmissionServer> {
+  const { client, settings } = options;
+  const { view } = caches;
+  const { gates, namespace } = settings;
+  const audit = auditor(log, settings.auditLevel);
+  return startAdmissionServer({
+    host: settings.host,
+    port: settings.port,
+    certificates,
+    endpoints: colocationEndpoints({
+      settings,
+      view,
+      metrics,
+      log,
+      treeStore: kubeTreeStore({ client, namespace, name: ledgerName }),
+      admission: podAdmission({
+        view,
+        store: kubePodLedgerStore({ client, gates }),
+        patienceMs: quotaPatienceMs,
+      }),
+    }),
+    middleware: [
+      safety({ isLenient, failed: metrics.failed }),
+      rateLimit({ ...settings.rateLimit, isLenient, limited: metrics.limited }),
+    ],
+    routes: debugRoutes({ client, view, configuration: { ...settings, gates } }),
+    ready: () => {
+      const pending = caches.pending();
+      return pending.length === 0 ? undefined : `not listed yet: ${pending.join(", ")}`;
+    },
+    limits: { bodyBytes: maxBodyBytes - 1 },
+    registry,
+    metricPrefix: "cocoon_colocation_admission",
+    observe: (event: ReviewEvent) => {
+      metrics.observe(event);
+      audit(event);
+    },
+    wire: koordinatorWire,
+    log,
+    ...(settings.lameDuckMs === undefined ? {} : { lameDuckMs: settings.lameDuckMs }),
+  });
+}
+
+function registrationOf({ client, settings }: ColocationOptions, log: Logger): ConfigurationOptions {
+  return {
+    client,
+    names: settings.configurationNames,
+    gates: settings.gates,
+    clientConfig: clientConfigOf(settings),
+    log,
+  };
+}
+
+function clientConfigOf({
+  url,
+  namespace,
+  serviceName,
+}: Pick<ColocationSettings, "url" | "namespace" | "serviceName">): ConfigurationOptions["clientConfig"] {
+  if (url) return (path) => ({ url: `https://${url.host}:${url.port}${path}` });
+  return (path) => ({ service: { namespace, name: serviceName, path, port: 443 } });
+}

@@ -1,0 +1,30 @@
+/** What the controller of sets works with. */
+import type { Logger } from "@cocoon/core";
+import type { CacheIndex, KubeClient, Node, ObjectCache, Pod } from "@cocoon/kube";
+import type { EventRecorder, OwnWrites } from "@cocoon/kube/controller";
+import type { CustomObject } from "../kinds.ts";
+import type { OperatorMetrics } from "../metrics.ts";
+import type { SnapshotStore } from "../snapshot-store.ts";
+
+export interface SetParts {
+  readonly client: KubeClient;
+  /** Sets and pods with our own writes laid over the caches. */
+  readonly sets: OwnWrites<CustomObject>;
+  readonly pods: OwnWrites<Pod>;
+  readonly podsByOwner: CacheIndex<Pod>;
+  readonly podsByNode: CacheIndex<Pod>;
+  readonly podsByVmName: CacheIndex<Pod>;
+  /** By `namespace/pod`. */
+  readonly hibernationsByPod: CacheIndex<CustomObject>;
+  readonly grants: ObjectCache<CustomObject>;
+  readonly nodes: ObjectCache<Node>;
+  readonly snapshots: SnapshotStore;
+  readonly events: EventRecorder;
+  readonly metrics: OperatorMetrics;
+  readonly log: Logger;
+  readonly now: () => Date;
+  /** When the snapshots of each set were last looked through, by uid. */
+  readonly expiredAt: Map<string, number>;
+  /** How long a set may be on its way before its status says so: most arrive before, and save a write. */
+  readonly statusDelayMs: number;
+}

@@ -1,0 +1,65 @@
+/** What earlier steps left in the registry: copies that machines woke from, and copies of machines that were given up. */
+import { extendDeleteList, setAnnotation, writeDeleteList } from "@cocoon/contract";
+import { readySince, type Machine } from "../machine.ts";
+import type { Draft } from "./draft.ts";
+import { releasedNames } from "./plan-creation.ts";
+
+/** The kubelet drops the copy itself once the machine is ready; only what is left after this time is ours to drop. */
+const graceMs = 30_000;
+
+/** A copy goes only by its digest, after its machine was ready for the newest wish, and stayed so for a while. */
+export function planLeftovers(draft: Draft, living: readonly Machine[]): void {
+  const { now } = draft.world;
+  for (const machine of living) {
+    const { vmName } = machine.vm;
+    const digest = draft.digests.get(vmName);
+    if (digest === undefined || !machine.awake || !machine.ready) continue;
+    const leftMs = readySince(machine) + graceMs - now.getTime();
+    if (leftMs > 0) {
+      draft.lookAgain(leftMs);
+      continue;
+    }
+    const tag = draft.tag(vmName);
+    if (!tag) continue;
+    if (tag.kind === "there" && tag.digest === digest) draft.do({ kind: "dropSleeping", vmName, digest });
+    draft.digests.delete(vmName);
+  }
+}
+
+/** Machines that were given up asleep: when their pods are gone, their copies get another name. */
+export function planReleased(draft: Draft): void {
+  const names = releasedNames(draft);
+  const gone = names.filter((name) => !draft.world.machines.some((machine) => machine.vm.vmName === name));
+  if (gone.length === 0) return;
+  for (const vmName of gone) {
+    draft.do({ kind: "releaseSleeping", vmName });
+    draft.digests.delete(vmName);
+  }
+  const left = names.filter((name) => !gone.includes(name));
+  draft.do({
+    kind: "annotateSet",
+    wanted: { [setAnnotation.releasedVmNames]: left.length === 0 ? null : writeDeleteList(left) },
+  });
+}
+
+/** The steps that give machines up: their names, and which of them sleep, are noted before their pods go. */
+export function giveUp(draft: Draft, machines: readonly Machine[], why: string): void {
+  const managed = machines.filter((machine) => machine.vm.managed && machine.role !== "warm");
+  if (managed.length > 0) {
+    const { annotations } = draft.world.set.metadata;
+    const names = extendDeleteList(
+      annotations,
+      managed.map((machine) => machine.vm.vmName),
+    );
+    const asleep = managed.filter((machine) => machine.sleepKey).map((machine) => machine.vm.vmName);
+    const released = writeDeleteList([...releasedNames(draft), ...asleep]);
+    draft.do({
+      kind: "annotateSet",
+      wanted: {
+        [setAnnotation.deleteVmNames]: writeDeleteList(names),
+        ...(asleep.length === 0 ? {} : { [setAnnotation.releasedVmNames]: released }),
+      },
+    });
+  }
+  for (const machine of machines) draft.do({ kind: "deletePod", machine, why });
+}

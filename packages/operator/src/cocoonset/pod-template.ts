@@ -1,0 +1,187 @@
+/** The pod of one machine. Pure; spec fragments are cloned, never shared between pods. */
+import {
+  annotation,
+  apiVersion,
+  hostTaint,
+  label,
+  legacyLabel,
+  machineContainer,
+  nodeLabel,
+  writeVmRuntime,
+  writeVmSpec,
+  type CocoonSet,
+} from "@cocoon/contract";
+import { tryParseQuantity } from "@cocoon/core/quantity";
+import type { Pod, PodSpec, Toleration } from "@cocoon/kube";
+import type { SleepReason } from "../machine.ts";
+import { templateHash } from "./drift.ts";
+import { keyOfSet, memberKey, type Member } from "./members.ts";
+
+/** Where a pod may or should run. */
+export type Placement =
+  | { readonly kind: "anywhere" }
+  | { readonly kind: "required"; readonly node: string }
+  | { readonly kind: "preferred"; readonly node: string };
+
+export interface PodWishes {
+  readonly placement: Placement;
+  /** Start from tag `hibernate`. */
+  readonly restore: boolean;
+  /** The machine sleeps from the start, for this reason. */
+  readonly sleep: SleepReason | "";
+  /** Carry the keys of the older API as well. */
+  readonly legacyKeys: boolean;
+  /** Start from this image instead of the spec's. */
+  readonly image?: string;
+}
+
+const placeholderImage = "ghcr.io/cocoonstack/placeholder:latest";
+
+const tolerations: readonly Toleration[] = [
+  { key: hostTaint.key, operator: "Exists" },
+  // Without seconds: a machine is not evicted because its node is silent for a while.
+  { key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute" },
+  { key: "node.kubernetes.io/unreachable", operator: "Exists", effect: "NoExecute" },
+];
+
+export function buildPod(set: CocoonSet, member: Member, wishes: PodWishes): Pod {
+  const { namespace, set: name } = keyOfSet(set);
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: {
+      name: member.podName,
+      namespace,
+      labels: labelsOf(name, member, wishes),
+      annotations: annotationsOf(set, member, wishes),
+      ownerReferences: [
+        {
+          apiVersion,
+          kind: "CocoonSet",
+          name,
+          uid: set.metadata.uid ?? "",
+          controller: true,
+          blockOwnerDeletion: true,
+        },
+      ],
+    },
+    spec: podSpecOf(set, member, wishes.placement),
+  };
+}
+
+function labelsOf(set: string, member: Member, { legacyKeys }: PodWishes): Record<string, string> {
+  const role = member.role;
+  const slot = String(memberKey(member));
+  return {
+    [label.set]: set,
+    [label.role]: role,
+    [label.slot]: slot,
+    [label.appName]: set,
+    ...(legacyKeys
+      ? { [legacyLabel.set]: set, [legacyLabel.role]: role, [legacyLabel.slot]: slot, [legacyLabel.app]: set }
+      : {}),
+  };
+}
+
+function annotationsOf(set: CocoonSet, member: Member, wishes: PodWishes): Record<string, string> {
+  const { legacyKeys, restore, sleep, image } = wishes;
+  const vm = image === undefined ? member.vm : { ...member.vm, image, mode: "clone" };
+  return {
+    ...writeVmSpec(vm, { legacyKeys }),
+    ...staticRuntime(member, legacyKeys),
+    [annotation.generation]: String(set.metadata.generation ?? 0),
+    [annotation.templateHash]: templateHash(set, member),
+    ...(restore ? { [annotation.restoreFromHibernate]: "true" } : {}),
+    ...(sleep ? { [annotation.hibernate]: "true", [annotation.hibernateReason]: sleep } : {}),
+  };
+}
+
+function staticRuntime(member: Member, legacyKeys: boolean): Record<string, string> {
+  if (member.role !== "toolbox" || member.spec.mode !== "static") return {};
+  const { staticIP = "", staticVMID = "", vncPort = 0 } = member.spec;
+  return writeVmRuntime({ ip: staticIP, vmId: staticVMID, vncPort }, { legacyKeys });
+}
+
+function podSpecOf(set: CocoonSet, member: Member, placement: Placement): PodSpec {
+  const { nodePool, snapshotCompatibilityClass } = set.spec;
+  const agent = member.role === "toolbox" ? undefined : member.spec;
+  const affinity = affinityOf(placement);
+  return {
+    terminationGracePeriodSeconds: 1,
+    nodeSelector: {
+      [nodeLabel.pool]: nodePool,
+      ...(snapshotCompatibilityClass ? { [nodeLabel.snapshotCpuClass]: snapshotCompatibilityClass } : {}),
+    },
+    tolerations: structuredClone(tolerations),
+    ...(affinity ? { affinity } : {}),
+    // A guest has no use for the token of a pod unless somebody gave it an account.
+    ...(agent?.serviceAccountName
+      ? { serviceAccountName: agent.serviceAccountName }
+      : { automountServiceAccountToken: false }),
+    enableServiceLinks: false,
+    containers: [
+      {
+        name: machineContainer,
+        image: placeholderImage,
+        resources: resourcesOf(member),
+        ...(agent?.envFrom ? { envFrom: structuredClone(agent.envFrom) } : {}),
+      },
+    ],
+  };
+}
+
+function resourcesOf({ spec }: Member): {
+  readonly requests?: Record<string, string>;
+  readonly limits?: Record<string, string>;
+} {
+  const requests = texts(spec.resources?.requests);
+  const limits = texts(spec.resources?.limits);
+  const storage = spec.storage === undefined ? undefined : tryParseQuantity(spec.storage);
+  if (storage && storage.nanos > 0n) {
+    requests["ephemeral-storage"] = String(spec.storage);
+    limits["ephemeral-storage"] = String(spec.storage);
+  }
+  return {
+    ...(Object.keys(requests).length > 0 ? { requests } : {}),
+    ...(Object.keys(limits).length > 0 ? { limits } : {}),
+  };
+}
+
+function texts(amounts: Readonly<Record<string, string | number>> | undefined): Record<string, string> {
+  return Object.fromEntries(Object.entries(amounts ?? {}).map(([name, amount]) => [name, String(amount)]));
+}
+
+const hostnameLabel = "kubernetes.io/hostname";
+
+function affinityOf(placement: Placement): Record<string, unknown> | undefined {
+  if (placement.kind === "anywhere") return undefined;
+  const term = {
+    matchExpressions: [{ key: hostnameLabel, operator: "In", values: [placement.node] }],
+  };
+  const rule =
+    placement.kind === "required"
+      ? { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [term] } }
+      : { preferredDuringSchedulingIgnoredDuringExecution: [{ weight: 100, preference: term }] };
+  return { nodeAffinity: rule };
+}
+
+interface HostnameTerm {
+  readonly matchExpressions?: readonly { readonly key?: string; readonly values?: readonly string[] }[];
+}
+
+/** The node that a pod must run on by its affinity; "" when it may choose. */
+export function requiredNode(pod: Pod): string {
+  const affinity = pod.spec?.affinity as
+    | {
+        readonly nodeAffinity?: {
+          readonly requiredDuringSchedulingIgnoredDuringExecution?: {
+            readonly nodeSelectorTerms?: readonly HostnameTerm[];
+          };
+        };
+      }
+    | undefined;
+  const terms =
+    affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms ?? [];
+  const expressions = terms.flatMap((term) => term.matchExpressions ?? []);
+  return expressions.find((each) => each.key === hostnameLabel)?.values?.[0] ?? "";
+}

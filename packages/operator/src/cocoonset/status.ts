@@ -1,0 +1,164 @@
+/** The status of a set: what its machines are, and what the plan says about the whole. Pure. */
+import {
+  addressCondition,
+  connectionTypeOf,
+  readVmSpec,
+  setConditions,
+  subAgentSelector,
+  withConditions,
+  type AgentStatus,
+  type CocoonSetStatus,
+  type ConditionReport,
+  type ConnectionType,
+  type ToolboxStatus,
+} from "@cocoon/contract";
+import type { Machine } from "../machine.ts";
+import type { SetPlan } from "./draft.ts";
+import { allMembers, type Member } from "./members.ts";
+import { machineOf } from "./phase.ts";
+import { rememberedMachines, type World } from "./world.ts";
+
+export function statusOf(world: World, plan: SetPlan): CocoonSetStatus {
+  const { set, members, now } = world;
+  const generation = set.metadata.generation ?? 0;
+  const living = world.machines.filter((machine) => !machine.terminating);
+  const agents = agentEntries(world, plan);
+  const toolboxes = toolboxEntries(world, plan);
+  const counts = {
+    readyAgents: living.filter(({ ready, role }) => ready && (role === "main" || role === "sub-agent"))
+      .length,
+    desiredAgents: 1 + members.subAgents.length,
+    readyToolboxes: living.filter(({ ready, role }) => ready && role === "toolbox").length,
+    desiredToolboxes: members.toolboxes.length,
+  };
+  const reports = [
+    ...setConditions(plan.phase, counts, generation),
+    degradedCondition(plan, generation),
+    ...plan.conditions,
+    ...addressConditions(world, generation),
+  ];
+  return {
+    observedGeneration: generation,
+    phase: plan.phase,
+    ...counts,
+    ...(agents.length > 0 ? { agents } : {}),
+    ...(toolboxes.length > 0 ? { toolboxes } : {}),
+    conditions: withConditions(set.status?.conditions, reports, { now }),
+    subAgents: living.filter(({ role }) => role === "sub-agent").length,
+    selector: subAgentSelector(set.metadata.name ?? ""),
+    hibernatedMachines:
+      living.filter(({ asleep }) => asleep).length +
+      podless(world, plan).filter(({ vmName }) => !wasAwake(world, vmName)).length,
+  };
+}
+
+function degradedCondition(plan: SetPlan, observedGeneration: number): ConditionReport {
+  const [first] = plan.troubles;
+  return {
+    type: "Degraded",
+    status: first ? "True" : "False",
+    reason: first?.reason ?? "AsExpected",
+    message: [...new Set(plan.troubles.map(({ message }) => message))].join("; ").slice(0, 8_000),
+    observedGeneration,
+  };
+}
+
+/** Machines that sleep without a pod: known by the digest that was proven before the pod went. */
+function podless(world: World, plan: SetPlan): readonly Member[] {
+  return allMembers(world.members).filter(
+    (member) => plan.digests.has(member.vmName) && !machineOf(world, member),
+  );
+}
+
+function agentEntries(world: World, plan: SetPlan): AgentStatus[] {
+  const living = world.machines.flatMap((machine): AgentStatus[] => {
+    const { role, member, terminating, vm } = machine;
+    if (terminating || (role !== "main" && role !== "sub-agent")) return [];
+    const forkedFrom = role === "sub-agent" && vm.forkFrom !== "" ? { forkedFrom: vm.forkFrom } : {};
+    return [{ slot: Number(member), role, ...machineFields(machine, plan), ...forkedFrom }];
+  });
+  const asleep = podless(world, plan).flatMap((member): AgentStatus[] =>
+    member.role === "main" || member.role === "sub-agent"
+      ? [{ slot: member.slot, role: member.role, ...podlessFields(world, plan, member) }]
+      : [],
+  );
+  return [...living, ...asleep].sort((left, right) => left.slot - right.slot);
+}
+
+function toolboxEntries(world: World, plan: SetPlan): ToolboxStatus[] {
+  const living = world.machines.flatMap((machine): ToolboxStatus[] => {
+    if (machine.terminating || machine.role !== "toolbox") return [];
+    const { vncPort } = machine.runtime;
+    return [
+      {
+        name: String(machine.member),
+        ...machineFields(machine, plan),
+        connType: connTypeOf(machine),
+        ...(vncPort > 0 ? { vncPort } : {}),
+      },
+    ];
+  });
+  const asleep = podless(world, plan).flatMap((member): ToolboxStatus[] =>
+    member.role === "toolbox" ? [{ name: member.name, ...podlessFields(world, plan, member) }] : [],
+  );
+  return [...living, ...asleep].sort((left, right) => (left.name < right.name ? -1 : 1));
+}
+
+function machineFields(machine: Machine, plan: SetPlan) {
+  const { podName, vm, runtime, pod, node, ready, lifecycle } = machine;
+  const digest = plan.digests.get(vm.vmName);
+  return {
+    podName,
+    ...(vm.vmName === "" ? {} : { vmName: vm.vmName }),
+    ...(runtime.vmId === "" ? {} : { vmID: runtime.vmId }),
+    ...(runtime.ip === "" ? {} : { ip: runtime.ip }),
+    phase: pod.status?.phase ?? "Pending",
+    ...(node === "" ? {} : { nodeName: node }),
+    ready,
+    ...(lifecycle.state === "" ? {} : { lifecycleState: lifecycle.state }),
+    ...(digest === undefined ? {} : { snapshotDigest: digest }),
+  };
+}
+
+function podlessFields(world: World, plan: SetPlan, { vmName }: Member) {
+  const node = rememberedMachines(world.set).get(vmName)?.node ?? "";
+  // A copy that its machine woke from and went on is not what the machine sleeps in.
+  const lifecycleState = wasAwake(world, vmName) ? ("ready" as const) : ("hibernated" as const);
+  const digest = plan.digests.get(vmName);
+  return {
+    vmName,
+    ...(node === "" ? {} : { nodeName: node }),
+    ready: false,
+    lifecycleState,
+    ...(digest === undefined ? {} : { snapshotDigest: digest }),
+  };
+}
+
+function wasAwake(world: World, vmName: string): boolean {
+  return rememberedMachines(world.set).get(vmName)?.awake ?? false;
+}
+
+function connTypeOf({ pod, runtime }: Machine): ConnectionType {
+  const { os, connType } = readVmSpec(pod.metadata.annotations);
+  return connectionTypeOf({
+    os,
+    hasVncPort: runtime.vncPort > 0,
+    ...(connType === "" ? {} : { override: connType as ConnectionType }),
+  });
+}
+
+/** Only for sets with static toolboxes that came without an address. */
+function addressConditions(world: World, generation: number): ConditionReport[] {
+  const awaiting = world.members.toolboxes.filter(({ spec }) => spec.mode === "static" && spec.awaitAddress);
+  if (awaiting.length === 0) return [];
+  const waiting = awaiting.filter((member) => {
+    const { vmId = "", ip = "" } = machineOf(world, member)?.runtime ?? {};
+    return vmId === "" || ip === "";
+  });
+  return [
+    addressCondition(
+      waiting.map((member) => member.name),
+      generation,
+    ),
+  ];
+}

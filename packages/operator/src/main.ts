@@ -1,0 +1,119 @@
+#!/usr/bin/env node
+/** cocoon-operator: wiring only. */
+import { readFile } from "node:fs/promises";
+import { legacyApiVersion, systemNamespace } from "@cocoon/contract";
+import {
+  aborted,
+  createRegistry,
+  Fault,
+  isFault,
+  runMain,
+  startHealthServer,
+  type Logger,
+  type MainContext,
+  type Registry as MetricsRegistry,
+} from "@cocoon/core";
+import { openKubeClient, type KubeClient, type KubeConnection } from "@cocoon/kube";
+import { guardedClient, lead } from "@cocoon/kube/controller";
+import { dockerCredentials, fixedCredential, openRegistry, type Registry } from "@cocoon/oci";
+import { operatorProgram, type OperatorConfig } from "./config.ts";
+import { startOperator } from "./start.ts";
+
+const leaseName = "cocoon-operator.cocoonset.cocoonstack.io";
+
+await runMain({ program: operatorProgram, logLevel: (config) => config.logLevel, run });
+
+async function run({ config, log, signal }: MainContext<(typeof operatorProgram)["options"]>): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const metrics = createRegistry("cocoon-operator");
+  stack.use(await startHealthServer({ ...listenAddress(config.metricsBindAddress), registry: metrics }));
+  const health = stack.use(await startHealthServer(listenAddress(config.healthProbeBindAddress)));
+  const { kubeconfig, context } = config;
+  const connection = stack.use(
+    await openKubeClient({
+      signal,
+      registry: metrics,
+      ...(kubeconfig ? { kubeconfig } : {}),
+      ...(context ? { context } : {}),
+    }),
+  );
+  const registry = stack.use(await openRegistryOf(config, log));
+  const parts = { connection, registry, metrics, log, config };
+  // A replica that waits for the lease is ready: it is what takes over.
+  health.markReady();
+  if (config.leaderElect) {
+    const namespace = config.leaderElectionNamespace ?? connection.target.namespace ?? systemNamespace;
+    const lease = { namespace, name: leaseName };
+    await lead({ client: connection, lease, signal, log, registry: metrics }, (leadership) =>
+      operate(parts, guardedClient(connection, leadership), AbortSignal.any([signal, leadership.signal])),
+    );
+  } else await operate(parts, connection, signal);
+  health.markStopping();
+
+  async function operate(running: Parts, client: KubeClient, end: AbortSignal): Promise<void> {
+    await using operator = startOperator({
+      connection: running.connection,
+      client,
+      registry: running.registry,
+      metrics: running.metrics,
+      log,
+      signal: end,
+      namespace: config.watchNamespace,
+      concurrency: { sets: config.cocoonsetConcurrency, hibernations: config.hibernationConcurrency },
+      resyncMs: config.resyncPeriod,
+      legacyApi: await servesLegacyApi(running),
+    });
+    health.addCheck("caches", () => (operator.isSynced() ? undefined : "caches are not filled yet"));
+    await operator.ready;
+    log.info("reconciling");
+    await aborted(end);
+  }
+}
+
+interface Parts {
+  readonly connection: KubeConnection;
+  readonly registry: Registry;
+  readonly metrics: MetricsRegistry;
+  readonly log: Logger;
+  readonly config: OperatorConfig;
+}
+
+/** Asked once: whoever installs the definitions later restarts the operator, or says `on`. */
+async function servesLegacyApi({ connection, config, log }: Parts): Promise<boolean> {
+  if (config.legacyApi !== "auto") return config.legacyApi === "on";
+  try {
+    const signal = AbortSignal.timeout(30_000);
+    await connection.raw({ method: "GET", path: `/apis/${legacyApiVersion}`, signal });
+    log.info("the older API is installed and served");
+    return true;
+  } catch (error) {
+    if (isFault(error, "notFound")) return false;
+    throw error;
+  }
+}
+
+async function openRegistryOf(config: OperatorConfig, log: Logger): Promise<Registry> {
+  const address = config.ociRegistry ?? config.epochUrl;
+  log.info({ registry: address }, "snapshots are in this registry");
+  return openRegistry({
+    address,
+    credentials: config.epochToken
+      ? fixedCredential({ kind: "bearer", token: config.epochToken })
+      : dockerCredentials({ configPath: config.dockerConfig }),
+    ...(config.epochCaCert ? { ca: await readFile(config.epochCaCert, "utf8") } : {}),
+    // The documented default of EPOCH_URL is plain HTTP inside the cluster.
+    ...(address.startsWith("http://") ? { plainHttp: true } : {}),
+    // Reconciles come back by themselves: a call is not repeated behind their back for long.
+    retry: { attempts: 2 },
+    answerTimeoutMs: 10_000,
+  });
+}
+
+/** `:8080` is every address of the host. */
+function listenAddress(text: string): { readonly host: string; readonly port: number } {
+  const match = /^(.*):(\d{1,5})$/.exec(text);
+  if (!match || Number(match[2]) > 65_535)
+    throw new Fault("invalid", `"${text}" is no address to listen on; use [host]:port`);
+  const host = (match[1] ?? "").replaceAll(/^\[|\]$/g, "");
+  return { host: host === "" ? "0.0.0.0" : host, port: Number(match[2]) };
+}

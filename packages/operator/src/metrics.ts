@@ -1,0 +1,50 @@
+/** Metrics of the operator under their documented names. */
+import { Counter, Histogram, type Registry } from "@cocoon/core";
+
+export interface OperatorMetrics {
+  readonly subAgentRebuild: Counter;
+  readonly subAgentDeadLetter: Counter;
+  readonly hibernateSeconds: Histogram;
+  readonly wakeSeconds: Histogram;
+  readonly lifecycleFailed: Counter;
+  readonly seatsReleased: Counter;
+  readonly seatWakes: Counter;
+  readonly seatWakeUnschedulable: Counter;
+}
+
+const phaseBuckets = [10, 30, 60, 180, 600, 1800];
+const setLabels = ["namespace", "cocoonset"];
+
+export function operatorMetrics(registry: Registry): OperatorMetrics {
+  const counter = (name: string, help: string, labelNames: string[]) =>
+    new Counter({ name: `cocoon_operator_${name}`, help, labelNames, registers: [registry] });
+  const histogram = (name: string, help: string) =>
+    new Histogram({
+      name: `cocoon_operator_${name}`,
+      help,
+      labelNames: ["result"],
+      buckets: phaseBuckets,
+      registers: [registry],
+    });
+  return {
+    subAgentRebuild: counter("subagent_rebuild_total", "Machines rebuilt after a failure.", setLabels),
+    subAgentDeadLetter: counter("subagent_dead_letter_total", "Machines left after all rebuilds.", setLabels),
+    hibernateSeconds: histogram("hibernate_phase_duration_seconds", "Time from wish to proven sleep."),
+    wakeSeconds: histogram("wake_phase_duration_seconds", "Time from wish to ready machine."),
+    lifecycleFailed: counter(
+      "lifecycle_state_failed_observed_total",
+      "Main agents found failed, by the phase of their set before.",
+      ["phase"],
+    ),
+    seatsReleased: counter("slot_release_pods_deleted_total", "Pods given up by suspended sets.", setLabels),
+    seatWakes: counter("slot_release_wake_total", "Machines woken from released seats.", [
+      ...setLabels,
+      "placement",
+    ]),
+    seatWakeUnschedulable: counter(
+      "slot_release_wake_unschedulable_total",
+      "Wakes from released seats that found no place.",
+      setLabels,
+    ),
+  };
+}

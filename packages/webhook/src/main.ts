@@ -1,0 +1,120 @@
+#!/usr/bin/env node
+/** cocoon-webhook: admission of machines' pods and of what makes them. Wiring only. */
+import { hostname } from "node:os";
+import { systemNamespace } from "@cocoon/contract";
+import { aborted, createRegistry, Fault, runMain, startHealthServer, type MainContext } from "@cocoon/core";
+import { openKubeClient, type KubeConnection } from "@cocoon/kube";
+import {
+  exportCertificateMetrics,
+  mutatingWebhooks,
+  secretStore,
+  startBuiltInCertificates,
+  startFileCertificates,
+  validatingWebhooks,
+  type ServingCertificates,
+} from "@cocoon/kube/certificates";
+import { webhookProgram, type WebhookConfig } from "./config.ts";
+import { openRegistryOf } from "./registry.ts";
+import { startWebhook, type WebhookOptions } from "./start.ts";
+
+await runMain({ program: webhookProgram, logLevel: (config) => config.logLevel, run });
+
+async function run({ config, log, signal }: MainContext<(typeof webhookProgram)["options"]>): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const metrics = createRegistry("cocoon-webhook");
+  const health = stack.use(
+    await startHealthServer({ ...readListenAddress("METRICS_ADDR", config.metricsAddr), registry: metrics }),
+  );
+  const { kubeconfig, context } = config;
+  const client = stack.use(
+    await openKubeClient({
+      signal,
+      log,
+      userAgent: "cocoon-webhook",
+      registry: metrics,
+      ...(kubeconfig ? { kubeconfig } : {}),
+      ...(context ? { context } : {}),
+    }),
+  );
+  const replica = config.replica ?? `${hostname()}-${process.pid}`;
+  const certificates = stack.use(await startCertificates(config, { client, replica, log, signal }));
+  exportCertificateMetrics(metrics, certificates);
+  const snapshots = await openRegistryOf(config, log);
+  if (snapshots) stack.use(snapshots);
+  const webhook = stack.use(
+    await startWebhook({
+      client,
+      certificates,
+      snapshots,
+      replica,
+      ...settingsOf(config),
+      metrics,
+      log,
+      signal,
+    }),
+  );
+  health.addCheck("admission", async () => (await webhook.server.readiness()) ?? undefined);
+  health.markReady();
+  await Promise.race([aborted(signal), webhook.failed]);
+  health.markStopping();
+}
+
+type Settings = Pick<WebhookOptions, "listen" | "rules" | "reaper" | "lameDuckMs">;
+
+function settingsOf(config: WebhookConfig): Settings {
+  return {
+    listen: readListenAddress("LISTEN_ADDR", config.listenAddr),
+    rules: {
+      mode: config.mode,
+      creators: config.podCreators,
+      pin: config.pin,
+      onFailure: config.onFailure,
+      keepOff: config.keepOff,
+      guardDeletion: config.guardDeletion,
+    },
+    reaper: {
+      intervalMs: config.reaperInterval,
+      goneMs: config.reaperGrace,
+      unboundMs: config.unboundGrace,
+    },
+    lameDuckMs: config.lameDuck,
+  };
+}
+
+interface CertificateContext extends Pick<MainContext<(typeof webhookProgram)["options"]>, "log" | "signal"> {
+  readonly client: KubeConnection;
+  readonly replica: string;
+}
+
+function startCertificates(
+  config: WebhookConfig,
+  { client, replica, log, signal }: CertificateContext,
+): Promise<ServingCertificates> {
+  if (config.certificates === "files")
+    return startFileCertificates({ certificateFile: config.tlsCert, keyFile: config.tlsKey, log });
+  const hosts = config.certificateHosts;
+  return startBuiltInCertificates(
+    {
+      store: secretStore({ client, key: { namespace: systemNamespace, name: config.certificateSecret } }),
+      targets: [
+        mutatingWebhooks({ client, name: config.mutatingConfiguration }),
+        validatingWebhooks({ client, name: config.validatingConfiguration }),
+      ],
+      names: { commonName: hosts[0] ?? "cocoon-webhook", hosts },
+      replica,
+      log,
+      authorityName: "cocoon-webhook authority",
+      connection: client,
+    },
+    { signal },
+  );
+}
+
+/** `:8443` or `127.0.0.1:8443`. */
+function readListenAddress(variable: string, text: string): { readonly host: string; readonly port: number } {
+  const match = /^(.*):(\d{1,5})$/.exec(text);
+  const port = Number(match?.[2]);
+  if (!match || port > 65_535)
+    throw new Fault("invalid", `${variable}: "${text.slice(0, 100)}" is not [host]:port`);
+  return { host: match[1] || "0.0.0.0", port };
+}

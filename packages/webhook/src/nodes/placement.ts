@@ -1,0 +1,120 @@
+/**
+ * Which node a pod is pinned to, and how.
+ *
+ *   the pod names a node               that one, untouched
+ *   a new slot                         the least used node of the pool that can take the pod; none: the scheduler's choice
+ *   a slot that ran before             its node again
+ *     which can take the pod           as above
+ *     whose Node is gone, or fenced    another one: its machine is dead
+ *     which cannot, snapshot proven    another one that can: the machine starts from the registry
+ *     which cannot, otherwise          its node nevertheless: the pod waits, the machine may still be there
+ *
+ * Where everything could be checked the pin is `spec.nodeName`; where the scheduler knows more (pod affinity, volumes,
+ * …), or has to wait for the node, it is a required node affinity.
+ */
+import type { PodIndex } from "../pods/pod-index.ts";
+import type { NodeFacts } from "./node-facts.ts";
+import type { PendingLoads } from "./pending-loads.ts";
+import type { PodShape } from "./pod-shape.ts";
+import { addAmounts } from "./amounts.ts";
+import { unsuitability, type Load } from "./suitability.ts";
+
+export type { PodShape } from "./pod-shape.ts";
+
+export const pinModes = ["auto", "affinity"] as const;
+export type PinMode = (typeof pinModes)[number];
+
+export interface Placement {
+  /** Empty: the scheduler chooses. */
+  readonly node: string;
+  readonly pin: "none" | "nodeName" | "affinity";
+  /** For the user: why the pod may have to wait. */
+  readonly warning?: string;
+}
+
+export interface PlaceRequest {
+  readonly shape: PodShape;
+  readonly pool: string;
+  /** Where the machine ran before; empty for a new one. */
+  readonly sticky: string;
+  readonly vmName: string;
+  /** Whether its snapshot is in the registry; undefined while nobody has asked. */
+  readonly proof: boolean | undefined;
+}
+
+export type Placed = { readonly kind: "placed"; readonly placement: Placement } | { readonly kind: "prove" };
+
+interface NodeSource {
+  get(name: string): NodeFacts | undefined;
+  inPool(pool: string): readonly NodeFacts[];
+}
+
+export interface PlacementOptions {
+  readonly nodes: NodeSource;
+  readonly pods: PodIndex;
+  readonly pending: PendingLoads;
+  readonly pinMode: PinMode;
+}
+
+export class PlacementRules {
+  readonly #options: PlacementOptions;
+
+  constructor(options: PlacementOptions) {
+    this.#options = options;
+  }
+
+  place({ shape, pool, sticky, vmName, proof }: PlaceRequest): Placed {
+    if (shape.nodeName !== "") return placed({ node: shape.nodeName, pin: "none" });
+    if (sticky === "") return placed(this.#choose(shape, pool));
+    const node = this.#options.nodes.get(sticky);
+    if (!node || node.fenced) return placed(this.#choose(shape, pool));
+    const trouble = this.#troubleWith(node, shape);
+    if (trouble === undefined) return placed(this.#pin(sticky, shape));
+    if (proof === undefined) return { kind: "prove" };
+    const elsewhere = proof ? this.#choose(shape, pool) : undefined;
+    if (elsewhere && elsewhere.node !== "") return placed(elsewhere);
+    const warning = `machine ${vmName} stays on node ${sticky}, which ${trouble}; the pod waits for it. Fence the node (taint node.kubernetes.io/out-of-service) or delete its Node object if it is lost`;
+    return placed({ node: sticky, pin: "affinity", warning });
+  }
+
+  /** The pin of a placement that was decided before. */
+  keep(node: string, shape: PodShape): Placement {
+    if (node === "" || shape.nodeName !== "") return { node, pin: "none" };
+    const facts = this.#options.nodes.get(node);
+    return facts && this.#troubleWith(facts, shape) === undefined
+      ? this.#pin(node, shape)
+      : { node, pin: "affinity" };
+  }
+
+  #choose(shape: PodShape, pool: string): Placement {
+    let best: { readonly node: NodeFacts; readonly pods: number } | undefined;
+    for (const node of this.#options.nodes.inPool(pool)) {
+      if (this.#troubleWith(node, shape) !== undefined) continue;
+      const { pods } = this.#loadOf(node);
+      if (!best || pods < best.pods || (pods === best.pods && node.metadata.name < best.node.metadata.name))
+        best = { node, pods };
+    }
+    return best ? this.#pin(best.node.metadata.name, shape) : { node: "", pin: "none" };
+  }
+
+  #pin(node: string, shape: PodShape): Placement {
+    const direct = this.#options.pinMode === "auto" && shape.unchecked === undefined;
+    return { node, pin: direct ? "nodeName" : "affinity" };
+  }
+
+  #troubleWith(node: NodeFacts, shape: PodShape): string | undefined {
+    if (node.fenced) return "is out of service";
+    return unsuitability(node, shape, this.#loadOf(node));
+  }
+
+  #loadOf({ metadata: { name } }: NodeFacts): Load {
+    const now = this.#options.pods.loadOf(name);
+    const soon = this.#options.pending.on(name);
+    if (soon.pods === 0) return now;
+    return { pods: now.pods + soon.pods, amounts: addAmounts(now.amounts, soon.amounts) };
+  }
+}
+
+function placed(placement: Placement): Placed {
+  return { kind: "placed", placement };
+}

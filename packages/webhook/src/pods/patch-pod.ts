@@ -1,0 +1,119 @@
+/** The patch of a pod that got a reservation: the machine's name and spec, its node, and what keeps it there. */
+import { annotation, readVmSpec } from "@cocoon/contract";
+import type { JsonPatchOperation, Toleration } from "@cocoon/kube";
+import { pointer } from "@cocoon/kube/admission";
+import { requiredTermsOf } from "../nodes/pod-shape.ts";
+import type { Granted } from "../store/claim-request.ts";
+import type { AdmittedPod } from "./read-pod.ts";
+
+const deletionCost = "controller.kubernetes.io/pod-deletion-cost";
+const patience = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] as const;
+/** What the API server adds to pods that say nothing: it would evict a machine after five minutes. */
+const defaultPatienceSeconds = 300;
+
+export function patchPod(pod: AdmittedPod, granted: Granted): JsonPatchOperation[] {
+  return [...annotationPatch(pod, granted), ...pinPatch(pod, granted), ...tolerationPatch(pod)];
+}
+
+function annotationPatch(pod: AdmittedPod, { entry }: Granted): JsonPatchOperation[] {
+  const present = pod.metadata.annotations;
+  const wanted: Record<string, string> = {
+    [annotation.vmName]: entry.vmName,
+    [annotation.reservation]: entry.claim,
+    ...missingSpec(pod),
+  };
+  // Of replicas that are equal otherwise the one with the lowest cost goes first: the highest slot.
+  if (entry.deployment !== "" && present?.[deletionCost] === undefined)
+    wanted[deletionCost] = entry.slot === 0 ? "0" : String(-entry.slot);
+  const operations = Object.entries(wanted).map(([key, value]): JsonPatchOperation => ({
+    op: "add",
+    path: pointer("metadata", "annotations", key),
+    value,
+  }));
+  if (present) return operations;
+  return [{ op: "add", path: "/metadata/annotations", value: {} }, ...operations];
+}
+
+/** What the pod leaves out of its machine's spec. The mode stays open: the registry knows what the image is. */
+function missingSpec({
+  metadata: { annotations },
+  spec: { containers },
+}: AdmittedPod): Record<string, string> {
+  const spec = readVmSpec(annotations);
+  const image = containers[0]?.image ?? "";
+  const isManaged = spec.mode !== "static" && annotations?.[annotation.managed] === undefined;
+  return {
+    ...(spec.image === "" && image !== "" ? { [annotation.image]: image } : {}),
+    ...(isManaged ? { [annotation.managed]: "true" } : {}),
+    ...(spec.os === "" ? { [annotation.os]: "linux" } : {}),
+  };
+}
+
+function pinPatch(pod: AdmittedPod, { placement }: Granted): JsonPatchOperation[] {
+  const { node, pin } = placement;
+  if (pin === "nodeName") return [{ op: "add", path: "/spec/nodeName", value: node }];
+  return pin === "affinity"
+    ? [requireNode(pod, { key: "metadata.name", operator: "In", values: [node] })]
+    : [];
+}
+
+interface FieldRequirement {
+  readonly key: string;
+  readonly operator: string;
+  readonly values: readonly string[];
+}
+
+/** Every alternative of the pod's own affinity gets the requirement: alternatives are or-ed. */
+function requireNode({ spec: { affinity } }: AdmittedPod, requirement: FieldRequirement): JsonPatchOperation {
+  return requireTerms(affinity, (term) => ({
+    ...term,
+    matchFields: [...((term["matchFields"] as FieldRequirement[] | undefined) ?? []), requirement],
+  }));
+}
+
+type Term = Readonly<Record<string, unknown>>;
+
+/** The operation that changes every required node selector term, or makes the first. */
+export function requireTerms(
+  affinity: AdmittedPod["spec"]["affinity"],
+  change: (term: Term) => Term,
+): JsonPatchOperation {
+  const terms = (requiredTermsOf(affinity) ?? [{}]).map((term) => change({ ...term }));
+  const nodeAffinity = affinity?.["nodeAffinity"];
+  const value = {
+    ...affinity,
+    nodeAffinity: {
+      ...(typeof nodeAffinity === "object" ? nodeAffinity : {}),
+      requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: terms },
+    },
+  };
+  return { op: "add", path: "/spec/affinity", value };
+}
+
+/** A machine waits for its node however long that is away: nobody else has it. */
+function tolerationPatch({ spec }: AdmittedPod): JsonPatchOperation[] {
+  const present = spec.tolerations ?? [];
+  const kept = present.map((toleration) =>
+    isDefaultPatience(toleration) ? withoutEnd(toleration) : toleration,
+  );
+  const missing = patience.filter((key) => !kept.some((toleration) => covers(toleration, key)));
+  const added = missing.map((key): Toleration => ({ key, operator: "Exists", effect: "NoExecute" }));
+  const isSame = added.length === 0 && kept.every((toleration, index) => toleration === present[index]);
+  return isSame ? [] : [{ op: "add", path: "/spec/tolerations", value: [...kept, ...added] }];
+}
+
+function isDefaultPatience({ key, effect, tolerationSeconds }: Toleration): boolean {
+  return (
+    patience.some((each) => each === key) &&
+    effect === "NoExecute" &&
+    tolerationSeconds === defaultPatienceSeconds
+  );
+}
+
+function withoutEnd({ tolerationSeconds: _seconds, ...toleration }: Toleration): Toleration {
+  return toleration;
+}
+
+function covers({ key, effect }: Toleration, wanted: string): boolean {
+  return key === wanted && (!effect || effect === "NoExecute");
+}

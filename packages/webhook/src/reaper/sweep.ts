@@ -1,0 +1,104 @@
+/** One look over all reservations: binds, marks and releases. What frees a name is confirmed by the API server first. */
+import { annotation } from "@cocoon/contract";
+import { messageOf, type Abortable, type Logger } from "@cocoon/core";
+import type { KubeClient } from "@cocoon/kube";
+import { lookAtPods } from "../pods/live-look.ts";
+import { occupancyOf } from "../pods/occupancy.ts";
+import type { PodIndex } from "../pods/pod-index.ts";
+import type { Entry } from "../store/entry.ts";
+import type { Held, Ledger } from "../store/ledger.ts";
+import type { Reservations } from "../store/reservations.ts";
+import { changeOf, type EntryChange, type Graces } from "./changes.ts";
+
+export interface SweepOptions extends Graces {
+  readonly client: KubeClient;
+  readonly ledger: Ledger;
+  readonly pods: PodIndex;
+  readonly reservations: Reservations;
+  /** Throws when this process may no longer act. */
+  readonly assertLeading: () => void;
+  /** Puts what sleeps under that name aside, so that a later machine of that name does not wake in its place. */
+  readonly setAside: (vmName: string, options: Abortable) => Promise<void>;
+  readonly released: (entry: Entry) => void;
+  /** Whether names are freed this time; it costs a call per namespace. */
+  readonly releases: boolean;
+  readonly log: Logger;
+}
+
+export async function sweep(options: SweepOptions, { signal }: Abortable): Promise<void> {
+  const { ledger, pods } = options;
+  const now = new Date();
+  const doubtful = new Map<string, Held[]>();
+  const writes: Promise<unknown>[] = [];
+  for (const shard of ledger.shards())
+    for (const held of shard.held.values()) {
+      const change = changeOf(held.entry, occupancyOf(held, pods), { ...options, now });
+      if (change.kind === "write") writes.push(write(held, options, { signal }));
+      else if (change.kind !== "none" && options.releases) {
+        const { namespace } = held.entry;
+        doubtful.set(namespace, [...(doubtful.get(namespace) ?? []), held]);
+      }
+    }
+  await Promise.all(writes);
+  for (const [namespace, all] of doubtful) await release(namespace, all, { ...options, signal });
+}
+
+async function write(held: Held, options: SweepOptions, { signal }: Abortable): Promise<void> {
+  const { reservations, log } = options;
+  try {
+    await reservations.edit(held, (now) => entryOf(decideAgain(now, options)), { signal });
+  } catch (error) {
+    if (!signal.aborted)
+      log.warn({ vm: held.entry.vmName, error: messageOf(error) }, "reservation not updated");
+  }
+}
+
+function decideAgain(held: Held, options: SweepOptions): EntryChange {
+  options.assertLeading();
+  return changeOf(held.entry, occupancyOf(held, options.pods), { ...options, now: new Date() });
+}
+
+function entryOf(change: EntryChange): { readonly entry: Entry } | undefined {
+  return change.kind === "write" ? { entry: change.entry } : undefined;
+}
+
+/** "Could not ask" is not "is not there": an error leaves everything as it is until the next sweep. */
+async function release(
+  namespace: string,
+  all: readonly Held[],
+  options: SweepOptions & Abortable,
+): Promise<void> {
+  const { client, log, signal } = options;
+  try {
+    const { pods } = await lookAtPods(client, namespace, { signal });
+    const names = new Set(pods.map(({ annotations }) => annotations[annotation.vmName] ?? ""));
+    const claims = new Set(pods.map(({ annotations }) => annotations[annotation.reservation] ?? ""));
+    const free = all.filter(({ entry }) => !names.has(entry.vmName) && !claims.has(entry.claim || "none"));
+    await Promise.all(free.map((held) => releaseOne(held, options)));
+  } catch (error) {
+    if (!signal.aborted) log.warn({ namespace, error: messageOf(error) }, "reservations not released");
+  }
+}
+
+async function releaseOne(held: Held, options: SweepOptions & Abortable): Promise<void> {
+  const { reservations, log, signal } = options;
+  const { claim, goneSince, vmName } = held.entry;
+  let isReleased = false;
+  const planned = decideAgain(held, options);
+  if (planned.kind === "release" && planned.why === "gone") await options.setAside(vmName, { signal });
+  await reservations.edit(
+    held,
+    (now) => {
+      const change = decideAgain(now, options);
+      // Taken again meanwhile, by whomever: it is not the one that was judged.
+      if (now.entry.claim !== claim || now.entry.goneSince !== goneSince) return undefined;
+      isReleased = change.kind === "release";
+      if (change.kind === "fallBack") return { entry: change.entry };
+      return isReleased ? { entry: undefined } : undefined;
+    },
+    { signal },
+  );
+  if (!isReleased) return;
+  options.released(held.entry);
+  log.info({ vm: vmName, node: held.entry.node }, "reservation released");
+}

@@ -1,0 +1,172 @@
+/**
+ * Decides one round of claims against what is known now; nothing is written here. In order:
+ *
+ *   the same admission asks again      what it was granted
+ *   the name belongs to somebody else  refused, naming the holder
+ *   a slot whose pod is gone           taken over, lowest first: the re-created replica is its predecessor again
+ *   the owner lacks pods, but those
+ *   that hold its slots still go       refused until one is gone: two pods must not share a machine
+ *   otherwise                          the smallest free number
+ */
+import { vmNameTrouble } from "@cocoon/contract";
+import type { Fault } from "@cocoon/core";
+import type { PlacementRules } from "../nodes/placement.ts";
+import { occupancyOf } from "../pods/occupancy.ts";
+import type { ClaimRequest, Granted, Plan } from "./claim-request.ts";
+import { collisionText, foreignPod, holderOfName, holderOfPrefix, type NameKeepers } from "./collisions.ts";
+import { slotPrefixOf, vmNameOf, type Entry } from "./entry.ts";
+import type { Held } from "./ledger.ts";
+import { LineageView } from "./lineage-view.ts";
+
+export interface PlanContext extends NameKeepers {
+  readonly placement: PlacementRules;
+  readonly now: () => Date;
+}
+
+export class ClaimRound {
+  readonly #context: PlanContext;
+  readonly #views = new Map<string, LineageView>();
+
+  constructor(context: PlanContext) {
+    this.#context = context;
+  }
+
+  plan(request: ClaimRequest): Plan {
+    const before = this.#context.ledger.heldBy(request.claim);
+    if (before && before.entry.podUid === "") return this.#again(request, before);
+    return request.lineage.form === "slot" ? this.#planSlot(request) : this.#planPod(request);
+  }
+
+  #again(request: ClaimRequest, held: Held): Plan {
+    const { entry } = held;
+    const placement = this.#context.placement.keep(entry.node, request.shape);
+    return { kind: "held", granted: { entry, placement }, held };
+  }
+
+  #planPod(request: ClaimRequest): Plan {
+    const { lineage, podName } = request;
+    const { ledger, pods } = this.#context;
+    const vmName = vmNameOf(lineage, podName);
+    const trouble = vmNameTrouble(vmName);
+    if (trouble !== undefined) return refuse("invalid", trouble);
+    const holder = holderOfName(lineage, vmName, this.#context);
+    if (holder !== undefined) return refuse("conflict", collisionText(vmName, holder));
+    if (ledger.inFlight(vmName))
+      return refuse("conflict", `machine name "${vmName}" is being reserved by another request; try again`);
+    const [held] = ledger.holding(vmName);
+    const otherUid = held && isOtherObject(held, request) && occupancyOf(held, pods).kind !== "gone";
+    if (otherUid)
+      return refuse("conflict", collisionText(vmName, `an earlier ${held.entry.owner.kind} of that name`));
+    return this.#grant(request, { slot: request.ordinal, vmName, held });
+  }
+
+  #planSlot(request: ClaimRequest): Plan {
+    const { lineage, podName } = request;
+    const holder = holderOfPrefix(lineage, this.#context);
+    if (holder !== undefined) return refuse("conflict", collisionText(`${slotPrefixOf(lineage)}…`, holder));
+    const view = this.#viewOf(request);
+    const same = podName === "" ? undefined : view.slotOf(podName);
+    if (same) return this.#takeOver(request, same);
+    const vacant = view.takeVacant();
+    if (vacant) return this.#undoOnDetour(this.#takeOver(request, vacant), () => view.giveBack(vacant));
+    const wait = this.#mustWait(request, view);
+    if (wait) return wait;
+    return this.#newSlot(request, view);
+  }
+
+  #newSlot(request: ClaimRequest, view: LineageView): Plan {
+    const slot = view.takeLowest();
+    if (slot === undefined) return refuse("outOfSpace", "all slots of this owner are taken");
+    const vmName = vmNameOf(request.lineage, slot);
+    const trouble = vmNameTrouble(vmName);
+    if (trouble !== undefined) return refuse("invalid", trouble);
+    const plan = this.#grant(request, { slot, vmName, held: undefined });
+    return this.#undoOnDetour(plan, () => view.giveBackNumber(slot));
+  }
+
+  #undoOnDetour(plan: Plan, undo: () => void): Plan {
+    if (plan.kind !== "put") undo();
+    return plan;
+  }
+
+  #takeOver(request: ClaimRequest, held: Held): Plan {
+    const { slot, vmName } = held.entry;
+    return this.#grant(request, { slot, vmName, held });
+  }
+
+  /** Only while the owner's pods are fewer than it wants and the missing ones are still on their way out. */
+  #mustWait({ desired, learned }: ClaimRequest, view: LineageView): Plan | undefined {
+    const wanted = desired();
+    if (wanted === undefined) return undefined;
+    if (view.active >= wanted) return learned.look ? undefined : { kind: "look" };
+    const [leaving] = view.terminating;
+    if (!leaving || view.heldSlots < wanted) return undefined;
+    const { namespace, name } = leaving.metadata;
+    const where = leaving.nodeName === "" ? "" : ` on node ${leaving.nodeName}`;
+    return refuse(
+      "conflict",
+      `the predecessor of this pod, ${namespace}/${name}, is still shutting down machine ${leaving.vmName}${where}; it is admitted when that pod is gone`,
+    );
+  }
+
+  #viewOf({ lineage, pool, learned }: ClaimRequest): LineageView {
+    const { ledger, pods } = this.#context;
+    const key = `${slotPrefixOf(lineage)} ${lineage.owner.kind} ${pool} ${learned.look?.version ?? ""}`;
+    const known = this.#views.get(key);
+    if (known) return known;
+    const view = new LineageView({ ledger, pods, lineage, pool, look: learned.look });
+    this.#views.set(key, view);
+    return view;
+  }
+
+  #grant(request: ClaimRequest, { slot, vmName, held }: Choice): Plan {
+    const foreign = held ? undefined : foreignPod(request.lineage, vmName, this.#context);
+    if (foreign !== undefined) return refuse("conflict", collisionText(vmName, foreign));
+    const { placement: rules, now } = this.#context;
+    const proof = request.learned.proofs.get(vmName);
+    const sticky = held?.entry.node ?? "";
+    const placed = rules.place({ shape: request.shape, pool: request.pool, sticky, vmName, proof });
+    if (placed.kind === "prove") return { kind: "prove", vmName };
+    const { lineage, podName, claim, pool } = request;
+    const entry: Entry = {
+      pool,
+      namespace: lineage.namespace,
+      deployment: lineage.form === "slot" ? lineage.owner.name : "",
+      slot,
+      vmName,
+      pod: podName,
+      node: placed.placement.node,
+      updatedAt: now().toISOString(),
+      owner: lineage.owner,
+      claim,
+      podUid: "",
+      goneSince: "",
+      lastGone: this.#lastGoneOf(held, request),
+    };
+    const granted: Granted = { entry, placement: placed.placement };
+    return { kind: "put", granted, replaces: held };
+  }
+
+  /** Since when the predecessor is gone; one that never had a pod leaves what it found. */
+  #lastGoneOf(held: Held | undefined, { learned }: ClaimRequest): string {
+    if (!held) return "";
+    const wasGone = occupancyOf(held, this.#context.pods, learned.look).kind === "gone";
+    if (!wasGone) return held.entry.lastGone;
+    return held.entry.goneSince || this.#context.now().toISOString();
+  }
+}
+
+interface Choice {
+  readonly slot: number;
+  readonly vmName: string;
+  readonly held: Held | undefined;
+}
+
+function isOtherObject({ entry }: Held, { lineage }: ClaimRequest): boolean {
+  const [one, other] = [entry.owner.uid, lineage.owner.uid];
+  return one !== "" && other !== "" && one !== other;
+}
+
+function refuse(code: Fault["code"], message: string): Plan {
+  return { kind: "refuse", code, message };
+}

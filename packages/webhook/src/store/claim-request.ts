@@ -1,0 +1,48 @@
+/** What an admission asks of the store, and what it is told. */
+import type { FaultCode } from "@cocoon/core";
+import type { Placement, PodShape } from "../nodes/placement.ts";
+import type { LiveLook } from "../pods/occupancy.ts";
+import type { Entry, Lineage } from "./entry.ts";
+import type { Held } from "./ledger.ts";
+
+export interface ClaimRequest {
+  /** Unique to the admission; asking again with the same one gives the same answer. */
+  readonly claim: string;
+  readonly pool: string;
+  readonly lineage: Lineage;
+  /** Empty while the API server has yet to make one up. */
+  readonly podName: string;
+  /** Of a pod that is named by itself: the ordinal in its StatefulSet. */
+  readonly ordinal: number;
+  readonly shape: PodShape;
+  /** Replicas that the owner is meant to have; undefined when nobody knows. */
+  readonly desired: () => number | undefined;
+  /** Learned while deciding; see `Plan`. */
+  readonly learned: Learned;
+}
+
+interface Learned {
+  look?: LiveLook;
+  /** Whether the snapshot of a machine is in the registry; false also when nobody could be asked. */
+  readonly proofs: Map<string, boolean>;
+}
+
+export interface Granted {
+  readonly entry: Entry;
+  readonly placement: Placement;
+}
+
+export type Plan =
+  /** The same admission was granted before. */
+  | { readonly kind: "held"; readonly granted: Granted; readonly held: Held }
+  | {
+      readonly kind: "put";
+      readonly granted: Granted;
+      /** The reservation that is taken over, in its shard; undefined: a new one. */
+      readonly replaces: Held | undefined;
+    }
+  | { readonly kind: "refuse"; readonly code: FaultCode; readonly message: string }
+  /** The owner seems to be complete: ask the API server which of its pods are still there. */
+  | { readonly kind: "look" }
+  /** The node of the slot cannot take the pod: ask the registry whether the machine can start elsewhere. */
+  | { readonly kind: "prove"; readonly vmName: string };

@@ -1,0 +1,151 @@
+/** Several replicas, several pools, lost answers, lagging watches: no name is ever granted twice. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { silentLogger } from "@cocoon/core";
+import { count, seededRandom, testSeed } from "@cocoon/testkit";
+import { PendingLoads } from "../nodes/pending-loads.ts";
+import { PlacementRules } from "../nodes/placement.ts";
+import { readPodShape } from "../nodes/pod-shape.ts";
+import { PodIndex } from "../pods/pod-index.ts";
+import { ConfigMapServer } from "../testing/config-map-server.ts";
+import type { Lineage } from "./entry.ts";
+import { Ledger } from "./ledger.ts";
+import { Reservations, type Answer } from "./reservations.ts";
+import { ShardWrites } from "./shard-writes.ts";
+import { Witness } from "./witness.ts";
+
+const signal = new AbortController().signal;
+const shape = readPodShape({ containers: [] });
+
+interface Replica {
+  readonly ledger: Ledger;
+  readonly reservations: Reservations;
+}
+
+/** One process: what it knows comes from its own watch alone. */
+function startReplica(server: ConfigMapServer): Replica {
+  const pods = new PodIndex({ version: () => "0" });
+  const pending = new PendingLoads(() => false);
+  const ledger = new Ledger(pending);
+  const witness = new Witness();
+  for (const object of server.objects) ledger.apply(object);
+  server.watch(({ kind, object }) => {
+    const version = BigInt(object.metadata.resourceVersion ?? "0");
+    if (kind === "deleted") ledger.forget(object.metadata.name ?? "", version);
+    else ledger.apply(object);
+    witness.advance(version);
+  });
+  const nodes = { get: () => undefined, inPool: () => [] };
+  const placement = new PlacementRules({ nodes, pods, pending, pinMode: "auto" });
+  const sets = { ownerOfPrefix: () => undefined, ownerOfName: () => undefined };
+  const client = server.client();
+  const reservations = new Reservations({
+    client,
+    context: { ledger, sets, pods, placement, now: () => new Date(0) },
+    writes: new ShardWrites({ client, ledger, count: () => undefined, signal }),
+    witness,
+    isInRegistry: () => Promise.resolve(false),
+    log: silentLogger,
+    signal,
+  });
+  return { ledger, reservations };
+}
+
+function lineage(namespace: string, name: string): Lineage {
+  return { namespace, owner: { kind: "Deployment", name, uid: "" }, form: "slot" };
+}
+
+/** Two of them mean the same names. */
+const lineages = [lineage("a-b", "c"), lineage("a", "b-c"), lineage("ns", "web"), lineage("ns", "web-1")];
+const pools = ["one", "one-1", "two"];
+
+async function storm(seed: number): Promise<void> {
+  const random = seededRandom(seed);
+  const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)] as T;
+  const server = new ConfigMapServer({ random, lostAnswers: 0.05, turns: 8 });
+  let replicas = Array.from({ length: 1 + Math.floor(random() * 3) }, () => startReplica(server));
+  const granted: string[] = [];
+  const dead = new Set<Replica>();
+  const ask = async (number: number): Promise<void> => {
+    for (let turns = Math.floor(random() * 60); turns > 0; turns -= 1) await new Promise(setImmediate);
+    const replica = pick(replicas);
+    const request = {
+      claim: `claim-${seed}-${number}`,
+      pool: pick(pools),
+      lineage: pick(lineages),
+      podName: "",
+      ordinal: 0,
+      shape,
+      desired: () => undefined,
+      learned: { proofs: new Map<string, boolean>() },
+    };
+    let answer: Answer | undefined;
+    try {
+      answer = await replica.reservations.reserve(request, { signal });
+    } catch {
+      return; // not granted: the API server would try again with another claim
+    }
+    if (answer.kind === "granted" && !dead.has(replica)) granted.push(answer.granted.entry.vmName);
+  };
+  const asking = Array.from({ length: 60 }, (_, number) => ask(number));
+  for (let turns = Math.floor(random() * 120); turns > 0; turns -= 1) await new Promise(setImmediate);
+  const [victim] = replicas;
+  if (victim && random() < 0.5) {
+    dead.add(victim); // its writes may still arrive, its answers not
+    replicas = [...replicas.slice(1), startReplica(server)];
+  }
+  await Promise.all(asking);
+  assert.equal(
+    new Set(granted).size,
+    granted.length,
+    `a name was granted twice: ${granted.toSorted().join(" ")}`,
+  );
+  const stored = server.objects.flatMap(({ data }) => Object.values(data ?? {}));
+  const names = stored.map((text) => (JSON.parse(text) as { vmName: string }).vmName);
+  for (const name of granted) assert.ok(names.includes(name), `${name} was granted and is not in the store`);
+}
+
+test("no storm makes two pods share a name", { timeout: 600_000 }, async () => {
+  const rounds = count({ small: 150, full: 3_000 });
+  for (let round = 0; round < rounds; round += 1) {
+    const seed = testSeed() * 10_000 + round;
+    await storm(seed).catch((error: unknown) => {
+      throw new Error(`storm ${seed}`, { cause: error });
+    });
+  }
+});
+
+test("what waits together goes out in one write, and full shards are followed by new ones", async () => {
+  const server = new ConfigMapServer({ random: () => 0, lostAnswers: 0, turns: 0 });
+  const { reservations } = startReplica(server);
+  const web = lineage("ns", "web");
+  const answers = await Promise.all(
+    Array.from({ length: 1_000 }, (_, number) =>
+      reservations.reserve(
+        {
+          claim: `claim-${number}`,
+          pool: "p",
+          lineage: web,
+          podName: "",
+          ordinal: 0,
+          shape,
+          desired: () => undefined,
+          learned: { proofs: new Map() },
+        },
+        { signal },
+      ),
+    ),
+  );
+  const slots = answers.map((answer) => (answer.kind === "granted" ? answer.granted.entry.slot : -1));
+  assert.deepEqual(
+    slots.toSorted((left, right) => left - right),
+    Array.from({ length: 1_000 }, (_, slot) => slot),
+  );
+  assert.ok(server.writes <= 8, `${server.writes} writes for 1,000 reservations`);
+  assert.deepEqual(
+    server.objects.map(({ metadata }) => metadata.name),
+    ["cocoon-affinity-p", "cocoon-affinity-p-1", "cocoon-affinity-p-2", "cocoon-affinity-p-3"],
+  );
+  const sizes = server.objects.map(({ data }) => JSON.stringify(data).length);
+  assert.ok(Math.max(...sizes) < 1_000_000 / 4);
+});

@@ -1,0 +1,304 @@
+/**
+ * The one writer of a pool in this process: group commit. All that waits is decided together against the same state,
+ * goes out as one compare-and-swap write per shard (nearly always one), and is answered when the write is in. So this
+ * process never conflicts with itself, and the number of writes does not grow with the number of pods.
+ *
+ * A write that finds another state than it was decided on changed nothing: the shard is looked at again and everything
+ * is decided anew. A write whose answer was lost may have happened: then looking again finds the claim.
+ */
+import { Fault, messageOf, toFault, type Logger } from "@cocoon/core";
+import type { ConfigMap } from "@cocoon/kube";
+import { rivalOf } from "./collisions.ts";
+import { ClaimRound, type PlanContext } from "./claim-plan.ts";
+import { keyOfEntry } from "./entry.ts";
+import { shardCapacity, shardName } from "./shard.ts";
+import { openShardOf, type OpenShard, type ShardWrites } from "./shard-writes.ts";
+import {
+  changeOf,
+  putsOf,
+  removalsOf,
+  withdrawal,
+  type Decision,
+  type Item,
+  type PlannedWrite,
+  type Task,
+} from "./task.ts";
+import type { Witness } from "./witness.ts";
+
+export interface PoolWriterOptions {
+  readonly pool: string;
+  readonly context: PlanContext;
+  readonly writes: ShardWrites;
+  readonly witness: Witness;
+  readonly log: Logger;
+  readonly signal: AbortSignal;
+  readonly batchSize?: number;
+}
+
+const mostAttempts = 50;
+const verifyTimeoutMs = 1_000;
+
+export class PoolWriter {
+  readonly #options: PoolWriterOptions;
+  readonly #occupied = new Set<string>();
+  #queue: Item[] = [];
+  #running: Promise<void> | undefined;
+  /** Why the last write failed; undefined when it did not. */
+  trouble: string | undefined;
+
+  constructor(options: PoolWriterOptions) {
+    this.#options = options;
+  }
+
+  submit<T>(task: Task<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      const take = resolve as (value: unknown) => void;
+      this.#queue.push({ task, resolve: take, reject, attempts: 0 });
+      this.#running ??= this.#run();
+    });
+  }
+
+  get isIdle(): boolean {
+    return this.#running === undefined;
+  }
+
+  async #run(): Promise<void> {
+    // One turn: what arrived together is decided together.
+    await new Promise(setImmediate);
+    while (this.#queue.length > 0) {
+      const batch = this.#queue.splice(0, this.#options.batchSize ?? shardCapacity);
+      try {
+        await this.#commit(batch);
+      } catch (error) {
+        for (const item of batch) item.reject(error);
+      }
+    }
+    this.#running = undefined;
+  }
+
+  async #commit(batch: readonly Item[]): Promise<void> {
+    const groups = this.#decide(batch);
+    const inPlace = [...groups].filter(([name]) => name !== "");
+    const fresh = groups.get("") ?? [];
+    await Promise.all([
+      ...inPlace.map(([name, writes]) => this.#writeTo(name, writes)),
+      ...(fresh.length > 0 ? [this.#writeNew(fresh)] : []),
+    ]);
+  }
+
+  /** Planned writes by shard; under "" those that are new. */
+  #decide(batch: readonly Item[]): Map<string, PlannedWrite[]> {
+    const round = new ClaimRound(this.#options.context);
+    const groups = new Map<string, PlannedWrite[]>();
+    const touched = new Set<string>();
+    for (const item of batch) {
+      const decision = this.#settleOrPlan(item, round);
+      if (!decision) continue;
+      const { held, entry } = decision;
+      const place = held ? `${held.shard} ${held.key}` : `new ${entry?.vmName ?? ""}`;
+      if (touched.has(place)) {
+        this.#queue.push(item); // decided again once the other change is in
+        continue;
+      }
+      touched.add(place);
+      if (entry) this.#options.context.ledger.begin(entry);
+      const group = groups.get(held?.shard ?? "");
+      if (group) group.push({ item, decision });
+      else groups.set(held?.shard ?? "", [{ item, decision }]);
+    }
+    return groups;
+  }
+
+  /** The write that a task comes to; undefined when it was answered without one. */
+  #settleOrPlan(item: Item, round: ClaimRound): PlannedWrite["decision"] | undefined {
+    const { task, resolve, reject } = item;
+    try {
+      task.signal.throwIfAborted();
+      const decision = task.decide(round);
+      if (decision.kind === "write") return decision;
+      if (decision.kind === "confirm") this.#confirm(item, decision);
+      else resolve(decision.value);
+    } catch (error) {
+      reject(error);
+    }
+    return undefined;
+  }
+
+  async #writeNew(writes: readonly PlannedWrite[]): Promise<void> {
+    const { pool, context } = this.#options;
+    const open = openShardOf(pool, context.ledger, (name) => this.#occupied.has(name));
+    if (open.kind === "shard") return this.#writeTo(open.name, writes);
+    const name = open.kind === "create" ? shardName(pool, open.index) : open.name;
+    await this.#guarded({ name, writes }, () =>
+      open.kind === "create" ? this.#create(open, writes) : this.#seal(open, writes),
+    );
+  }
+
+  async #create(
+    { index }: Extract<OpenShard, { kind: "create" }>,
+    writes: readonly PlannedWrite[],
+  ): Promise<void> {
+    const { pool, context, writes: shards, signal } = this.#options;
+    const change = changeOf(writes, writes.length >= shardCapacity);
+    const made = await shards.create(pool, { index, change }, { signal });
+    context.ledger.apply(made);
+    this.#finish(writes, { made, isNewShard: true });
+  }
+
+  async #seal(
+    { name }: Extract<OpenShard, { kind: "seal" }>,
+    writes: readonly PlannedWrite[],
+  ): Promise<void> {
+    const { context, writes: shards, signal } = this.#options;
+    const version = context.ledger.shard(name)?.version ?? 0n;
+    context.ledger.apply(await shards.patch(name, { version, change: { data: {}, seal: true } }, { signal }));
+    this.#again(writes);
+  }
+
+  #writeTo(name: string, writes: readonly PlannedWrite[]): Promise<void> {
+    const { context, writes: shards, signal } = this.#options;
+    return this.#guarded({ name, writes }, async () => {
+      const shard = context.ledger.shard(name);
+      if (!shard) throw new Fault("conflict", `${name} is gone`);
+      const { version } = shard;
+      const added = writes.filter(({ decision }) => !decision.held).length;
+      const change = changeOf(writes, added > 0 && shard.held.size + added >= shardCapacity);
+      const made = await shards.patch(name, { version, change }, { signal });
+      context.ledger.applyOwn(name, {
+        version: BigInt(made.metadata.resourceVersion ?? "0"),
+        sealed: change.seal,
+        put: putsOf(writes),
+        removed: removalsOf(writes),
+      });
+      this.#finish(writes, { made, isNewShard: false });
+    });
+  }
+
+  async #guarded(
+    { name, writes }: { name: string; writes: readonly PlannedWrite[] },
+    write: () => Promise<void>,
+  ): Promise<void> {
+    try {
+      await write();
+      this.trouble = undefined;
+    } catch (error) {
+      for (const { decision } of writes)
+        if (decision.entry) this.#options.context.ledger.end(decision.entry, false);
+      await this.#recover({ name, writes, fault: toFault(error) });
+    }
+  }
+
+  async #recover({
+    name,
+    writes,
+    fault,
+  }: {
+    name: string;
+    writes: readonly PlannedWrite[];
+    fault: Fault;
+  }): Promise<void> {
+    const { pool, context, writes: shards, log, signal } = this.#options;
+    const { code } = fault;
+    const raced = code === "conflict" || code === "alreadyExists" || code === "notFound";
+    if (!raced) {
+      this.trouble = messageOf(fault);
+      log.warn({ pool, error: messageOf(fault), code }, "reservations not written");
+    }
+    if (!raced && !fault.traits.retry) return this.#reject(writes, fault);
+    try {
+      if (code === "alreadyExists") await shards.refreshPool(pool, { signal });
+      else await shards.refresh(name, { signal });
+      if (code === "alreadyExists" && context.ledger.shard(name)?.pool !== pool) this.#occupied.add(name);
+      this.#again(writes);
+    } catch (error) {
+      this.trouble = messageOf(error);
+      this.#reject(writes, toFault(error));
+    }
+  }
+
+  #reject(writes: readonly PlannedWrite[], fault: Fault): void {
+    for (const { item } of writes) item.reject(fault);
+  }
+
+  /** Decided once more, before those that came later. */
+  #again(writes: readonly PlannedWrite[]): void {
+    const left: Item[] = [];
+    for (const { item, decision } of writes) {
+      if (decision.entry) this.#options.context.ledger.end(decision.entry, false);
+      item.attempts += 1;
+      if (item.attempts < mostAttempts) left.push(item);
+      else item.reject(new Fault("unavailable", "the store of reservations changes too fast; try again"));
+    }
+    this.#queue = [...left, ...this.#queue];
+  }
+
+  #finish(
+    writes: readonly PlannedWrite[],
+    { made, isNewShard }: { made: ConfigMap; isNewShard: boolean },
+  ): void {
+    const { ledger } = this.#options.context;
+    for (const write of writes) {
+      const { item, decision } = write;
+      if (decision.entry) ledger.end(decision.entry, true);
+      const { name = "", resourceVersion = "0" } = made.metadata;
+      if (decision.verify || (isNewShard && decision.entry))
+        this.#verify(write, { shard: name, version: BigInt(resourceVersion) });
+      else item.resolve(decision.value);
+    }
+  }
+
+  #confirm(item: Item, { held, value }: Extract<Decision<unknown>, { kind: "confirm" }>): void {
+    const { entry, shard } = held;
+    const version = this.#options.context.ledger.shard(shard)?.version ?? 0n;
+    const decision = { kind: "write", held: undefined, entry, value, verify: true } as const;
+    this.#verify({ item, decision }, { shard, version });
+  }
+
+  /** Answers when no earlier claim of the same name can turn up any more. */
+  #verify(
+    write: PlannedWrite,
+    { shard, version }: { readonly shard: string; readonly version: bigint },
+  ): void {
+    const { witness, writes, log, pool } = this.#options;
+    const check = () => {
+      clearTimeout(timer);
+      this.#conclude(write, shard);
+    };
+    let cancel: () => void = () => undefined;
+    const timer = setTimeout(() => {
+      cancel();
+      log.debug({ pool }, "the watch is behind, asking the API server");
+      writes.refreshEverything().then(check, write.item.reject);
+    }, verifyTimeoutMs);
+    cancel = witness.when(version, check);
+  }
+
+  #conclude({ item, decision }: PlannedWrite, shard: string): void {
+    const { ledger } = this.#options.context;
+    const { entry } = decision;
+    if (!entry) return item.resolve(decision.value);
+    const held = ledger.shard(shard)?.held.get(keyOfEntry(entry));
+    const mine = held !== undefined && held.entry.claim === entry.claim;
+    const rival = mine ? rivalOf(held, { ledger }) : undefined;
+    if (mine && !rival && !this.#isChainBroken(shard)) return item.resolve(decision.value);
+    const withdraw: Task<void> = {
+      signal: this.#options.signal,
+      decide: () => withdrawal(ledger.heldBy(entry.claim), decision.held),
+    };
+    this.submit(withdraw).then(() => {
+      item.attempts += 1;
+      this.#queue.push(item);
+      this.#running ??= this.#run();
+    }, item.reject);
+  }
+
+  /** Two writers opened the next shard under different names: the later one takes its entries back. */
+  #isChainBroken(name: string): boolean {
+    const { ledger } = this.#options.context;
+    const mine = ledger.shard(name);
+    if (!mine) return true;
+    return ledger
+      .shardsOf(this.#options.pool)
+      .some(({ index, sealed }) => (index < mine.index ? !sealed : index > mine.index && !mine.sealed));
+  }
+}

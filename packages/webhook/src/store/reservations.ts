@@ -1,0 +1,143 @@
+/** Reservations for those who admit pods and for those who tidy up: one writer per pool behind it. */
+import { Fault, orAborted, type Abortable, type Logger } from "@cocoon/core";
+import type { KubeClient } from "@cocoon/kube";
+import { Looks } from "../pods/live-look.ts";
+import type { PlanContext } from "./claim-plan.ts";
+import type { ClaimRequest, Granted, Plan } from "./claim-request.ts";
+import type { Entry } from "./entry.ts";
+import type { Held } from "./ledger.ts";
+import { PoolWriter } from "./pool-writer.ts";
+import type { Decision } from "./task.ts";
+import type { ShardWrites } from "./shard-writes.ts";
+import type { Witness } from "./witness.ts";
+
+export interface ReservationsOptions {
+  readonly client: KubeClient;
+  readonly context: PlanContext;
+  readonly writes: ShardWrites;
+  readonly witness: Witness;
+  /** Whether the machine of that name sleeps in the registry; false when nobody can say. */
+  readonly isInRegistry: (vmName: string, options: Abortable) => Promise<boolean>;
+  readonly log: Logger;
+  /** Ends every write. */
+  readonly signal: AbortSignal;
+}
+
+export type Answer =
+  | { readonly kind: "granted"; readonly granted: Granted }
+  | { readonly kind: "refused"; readonly fault: Fault };
+
+const mostRounds = 6;
+/** Pools are named by whoever makes pods: their number must have an end. */
+const mostPools = 256;
+
+export class Reservations {
+  readonly #options: ReservationsOptions;
+  readonly #writers = new Map<string, PoolWriter>();
+  readonly #looks: Looks;
+
+  constructor(options: ReservationsOptions) {
+    this.#options = options;
+    this.#looks = new Looks(options.client, options);
+  }
+
+  /** Repeatable with the same claim. Throws when the store could not be written. */
+  async reserve(request: ClaimRequest, { signal }: Abortable): Promise<Answer> {
+    for (let round = 0; round < mostRounds; round += 1) {
+      const plan = await this.#writerOf(request.pool).submit<Plan>({
+        signal,
+        decide: (claims) => asDecision(claims.plan(request)),
+      });
+      if (plan.kind === "put" || plan.kind === "held") return { kind: "granted", granted: plan.granted };
+      if (plan.kind === "refuse") return { kind: "refused", fault: new Fault(plan.code, plan.message) };
+      await this.#learn(request, plan, signal);
+    }
+    throw new Fault("unavailable", "no reservation could be agreed on; try again");
+  }
+
+  async #learn(
+    { lineage, learned }: ClaimRequest,
+    plan: Extract<Plan, { kind: "look" | "prove" }>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { isInRegistry } = this.#options;
+    if (plan.kind === "look") learned.look = await orAborted(this.#looks.at(lineage.namespace), { signal });
+    else learned.proofs.set(plan.vmName, await isInRegistry(plan.vmName, { signal }));
+  }
+
+  /**
+   * Changes or removes one entry. `change` sees it as it is when the write is decided, again after every conflict;
+   * undefined leaves it alone. Resolves to whether something was written.
+   */
+  edit(held: Held, change: (now: Held) => Change | undefined, { signal }: Abortable): Promise<boolean> {
+    const { ledger } = this.#options.context;
+    return this.#writerOf(poolOf(held, ledger)).submit<boolean>({
+      signal,
+      decide: () => {
+        const now = ledger.shard(held.shard)?.held.get(held.key);
+        const wanted = now && !ledger.inFlight(now.entry.vmName) ? change(now) : undefined;
+        if (!now || !wanted) return { kind: "done", value: false };
+        return { kind: "write", held: now, entry: wanted.entry, value: true, verify: false };
+      },
+    });
+  }
+
+  /** Adds an entry for a machine that is there already; false when its name is taken. */
+  adopt(entry: Entry, { signal }: Abortable): Promise<boolean> {
+    const { ledger } = this.#options.context;
+    return this.#writerOf(entry.pool).submit<boolean>({
+      signal,
+      decide: () => {
+        const [held] = ledger.holding(entry.vmName);
+        if (held || ledger.inFlight(entry.vmName)) return { kind: "done", value: false };
+        return { kind: "write", held: undefined, entry, value: true, verify: true };
+      },
+    });
+  }
+
+  /** Why the last write failed, if one did. */
+  get trouble(): string | undefined {
+    for (const [pool, writer] of this.#writers)
+      if (writer.trouble !== undefined)
+        return `reservations of pool ${pool} cannot be written: ${writer.trouble}`;
+    return undefined;
+  }
+
+  #writerOf(pool: string): PoolWriter {
+    const known = this.#writers.get(pool);
+    if (known) return known;
+    if (this.#writers.size >= mostPools) this.#dropIdle();
+    if (this.#writers.size >= mostPools)
+      throw new Fault("tooManyRequests", `reservations for more than ${mostPools} pools at once`);
+    const { context, writes, witness, log, signal } = this.#options;
+    const writer = new PoolWriter({ pool, context, writes, witness, log, signal });
+    this.#writers.set(pool, writer);
+    return writer;
+  }
+
+  #dropIdle(): void {
+    for (const [pool, writer] of this.#writers) if (writer.isIdle) this.#writers.delete(pool);
+  }
+}
+
+export interface Change {
+  /** Undefined: removed. */
+  readonly entry: Entry | undefined;
+}
+
+function poolOf({ shard, entry }: Held, ledger: PlanContext["ledger"]): string {
+  return ledger.shard(shard)?.pool ?? entry.pool;
+}
+
+function asDecision(plan: Plan): Decision<Plan> {
+  if (plan.kind === "held") return { kind: "confirm", held: plan.held, value: plan };
+  if (plan.kind !== "put") return { kind: "done", value: plan };
+  return {
+    kind: "write",
+    held: plan.replaces,
+    entry: plan.granted.entry,
+    value: plan,
+    // Pools are written independently of each other: the same new name may be on its way in another one.
+    verify: plan.replaces === undefined,
+  };
+}

@@ -1,0 +1,115 @@
+/** Writes to the ConfigMaps: each succeeds only on the state that it was decided on. */
+import { nodeLabel, systemNamespace } from "@cocoon/contract";
+import { isFault, type Abortable } from "@cocoon/core";
+import { configMaps, type ConfigMap, type KubeClient } from "@cocoon/kube";
+import { Coalesced } from "../coalesced.ts";
+import type { Ledger } from "./ledger.ts";
+import { newShard, shardName, shardPatch, shardSelector, type ShardChange } from "./shard.ts";
+
+const writeTimeoutMs = 4_000;
+
+export interface ShardWritesOptions extends Abortable {
+  readonly client: KubeClient;
+  readonly ledger: Ledger;
+  /** Called for every write that is sent. */
+  readonly count: () => void;
+}
+
+export class ShardWrites {
+  readonly #client: KubeClient;
+  readonly #ledger: Ledger;
+  readonly #count: () => void;
+  readonly #everything: Coalesced<void>;
+
+  constructor({ client, ledger, count, signal }: ShardWritesOptions) {
+    this.#client = client;
+    this.#ledger = ledger;
+    this.#count = count;
+    this.#everything = new Coalesced(() => this.#refreshAll(undefined, { signal }));
+  }
+
+  /** `alreadyExists` when somebody was faster. */
+  create(
+    pool: string,
+    at: { readonly index: number; readonly change: ShardChange },
+    options: Abortable,
+  ): Promise<ConfigMap> {
+    this.#count();
+    const object = newShard(pool, at.index, at.change);
+    return this.#client.create(configMaps, object, { ...options, timeoutMs: writeTimeoutMs });
+  }
+
+  /** `conflict` when the shard has changed since `version`. */
+  patch(
+    name: string,
+    at: { readonly version: bigint; readonly change: ShardChange },
+    options: Abortable,
+  ): Promise<ConfigMap> {
+    this.#count();
+    const patch = { type: "merge", body: shardPatch(String(at.version), at.change) } as const;
+    const target = { key: { namespace: systemNamespace, name }, patch };
+    return this.#client.patch(configMaps, target, { ...options, timeoutMs: writeTimeoutMs });
+  }
+
+  /** Looks at one shard again. */
+  async refresh(name: string, options: Abortable): Promise<void> {
+    const known = this.#ledger.shard(name);
+    try {
+      const key = { namespace: systemNamespace, name };
+      this.#ledger.apply(await this.#client.get(configMaps, key, { ...options, timeoutMs: writeTimeoutMs }));
+    } catch (error) {
+      if (!isFault(error, "notFound")) throw error;
+      if (known) this.#ledger.forget(name, known.version);
+    }
+  }
+
+  refreshPool(pool: string, options: Abortable): Promise<void> {
+    return this.#refreshAll(pool, options);
+  }
+
+  /** Looks at the shards of all pools again; those who ask at the same time share it. */
+  refreshEverything(): Promise<void> {
+    return this.#everything.ask();
+  }
+
+  async #refreshAll(pool: string | undefined, options: Abortable): Promise<void> {
+    const labelSelector = pool === undefined ? shardSelector : `${shardSelector},${nodeLabel.pool}=${pool}`;
+    const pages = this.#client.pages(configMaps, { namespace: systemNamespace, labelSelector, ...options });
+    const found = new Set<string>();
+    const before = [...this.#ledger.shards()].filter((each) => pool === undefined || each.pool === pool);
+    for await (const page of pages)
+      for (const object of page.items) {
+        found.add(object.metadata.name ?? "");
+        this.#ledger.apply(object);
+      }
+    for (const shard of before) if (!found.has(shard.name)) this.#ledger.forget(shard.name, shard.version);
+  }
+
+  async delete(name: string, version: bigint, options: Abortable): Promise<void> {
+    this.#count();
+    await this.#client.delete(
+      configMaps,
+      { namespace: systemNamespace, name },
+      { ...options, preconditions: { resourceVersion: String(version) } },
+    );
+    this.#ledger.forget(name, version);
+  }
+}
+
+/** Where new reservations of a pool go now. */
+export type OpenShard =
+  | { readonly kind: "shard"; readonly name: string }
+  | { readonly kind: "create"; readonly index: number }
+  /** A lower one still takes new keys: it has to be sealed before a higher one may be used. */
+  | { readonly kind: "seal"; readonly name: string };
+
+export function openShardOf(pool: string, ledger: Ledger, isOccupied: (name: string) => boolean): OpenShard {
+  const chain = ledger.shardsOf(pool);
+  const last = chain.at(-1);
+  const unsealed = chain.find((shard) => !shard.sealed);
+  if (unsealed && unsealed !== last) return { kind: "seal", name: unsealed.name };
+  if (last && !last.sealed) return { kind: "shard", name: last.name };
+  let index = last ? last.index + 1 : 0;
+  while (isOccupied(shardName(pool, index)) || ledger.shard(shardName(pool, index))) index += 1;
+  return { kind: "create", index };
+}

@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { nodeLabel, shardAnnotation } from "@cocoon/contract";
+import type { ConfigMap } from "@cocoon/kube";
+import { Ledger } from "./ledger.ts";
+import { newShard, shardIndex, shardName } from "./shard.ts";
+import { openShardOf } from "./shard-writes.ts";
+
+test("names of shards and their places in the chain", () => {
+  assert.equal(shardName("gpu", 0), "cocoon-affinity-gpu");
+  assert.equal(shardName("gpu", 12), "cocoon-affinity-gpu-12");
+  assert.equal(shardIndex("gpu", "cocoon-affinity-gpu-12"), 12);
+  assert.equal(shardIndex("gpu", "cocoon-affinity-gpu"), 0);
+  assert.equal(shardIndex("gpu-1", "cocoon-affinity-gpu-1"), 0, "the label decides whose it is");
+  for (const name of ["cocoon-affinity-gpu-0", "cocoon-affinity-gpu-01", "cocoon-affinity-gpux", "other"])
+    assert.equal(shardIndex("gpu", name), undefined);
+});
+
+const nobody = { add: () => undefined, remove: () => undefined };
+
+function shard(pool: string, index: number, { sealed = false, version = 1 } = {}): ConfigMap {
+  const object = newShard(pool, index, { data: {}, seal: sealed });
+  return { ...object, metadata: { ...object.metadata, resourceVersion: String(version) } };
+}
+
+test("only the last shard of a chain takes new entries, and only when all before it are sealed", () => {
+  const ledger = new Ledger(nobody);
+  const open = (occupied: readonly string[] = []) =>
+    openShardOf("gpu", ledger, (name) => occupied.includes(name));
+  assert.deepEqual(open(), { kind: "create", index: 0 });
+  ledger.apply(shard("gpu", 0));
+  assert.deepEqual(open(), { kind: "shard", name: "cocoon-affinity-gpu" });
+  ledger.apply(shard("gpu", 2, { version: 2 }));
+  assert.deepEqual(open(), { kind: "seal", name: "cocoon-affinity-gpu" });
+  ledger.apply(shard("gpu", 0, { sealed: true, version: 3 }));
+  assert.deepEqual(open(), { kind: "shard", name: "cocoon-affinity-gpu-2" });
+  ledger.apply(shard("gpu", 2, { sealed: true, version: 4 }));
+  assert.deepEqual(open(), { kind: "create", index: 3 });
+  assert.deepEqual(open(["cocoon-affinity-gpu-3"]), { kind: "create", index: 4 }, "somebody else's object");
+  ledger.apply(shard("gpu-3", 0, { version: 5 }));
+  assert.deepEqual(open(), { kind: "create", index: 4 }, "another pool's first shard has that name");
+});
+
+test("a shard carries the documented labels, and its seal", () => {
+  assert.deepEqual(newShard("gpu", 1, { data: { a: "b", gone: null }, seal: true }), {
+    apiVersion: "v1",
+    kind: "ConfigMap",
+    metadata: {
+      namespace: "cocoon-system",
+      name: "cocoon-affinity-gpu-1",
+      labels: { "app.kubernetes.io/managed-by": "cocoon-webhook", [nodeLabel.pool]: "gpu" },
+      annotations: { [shardAnnotation.sealed]: "true" },
+    },
+    data: { a: "b" },
+  });
+});

@@ -1,0 +1,67 @@
+/** What the writer of a pool has to do, and what that changes in a shard. */
+import type { ClaimRound } from "./claim-plan.ts";
+import { keyOfEntry, writeEntry, type Entry } from "./entry.ts";
+import type { Held } from "./ledger.ts";
+
+/** What a task comes to when it is decided. */
+export type Decision<T> =
+  | { readonly kind: "done"; readonly value: T }
+  /** It was written before, perhaps without an answer: good once nobody else can have been earlier. */
+  | { readonly kind: "confirm"; readonly held: Held; readonly value: T }
+  | {
+      readonly kind: "write";
+      /** Where it is now; undefined: a new one. */
+      readonly held: Held | undefined;
+      /** Undefined: removed. */
+      readonly entry: Entry | undefined;
+      readonly value: T;
+      /** Somebody may be taking the same name elsewhere: answered only when that is known. */
+      readonly verify: boolean;
+    };
+
+export interface Task<T> {
+  readonly decide: (round: ClaimRound) => Decision<T>;
+  /** Nobody waits any more: not decided again. */
+  readonly signal: AbortSignal;
+}
+
+export interface Item {
+  readonly task: Task<unknown>;
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: unknown) => void;
+  attempts: number;
+}
+
+export interface PlannedWrite {
+  readonly item: Item;
+  readonly decision: Extract<Decision<unknown>, { kind: "write" }>;
+}
+
+export function withdrawal(held: Held | undefined, before: Held | undefined): Decision<void> {
+  if (!held) return { kind: "done", value: undefined };
+  const entry = before && before.shard === held.shard ? before.entry : undefined;
+  return { kind: "write", held, entry, value: undefined, verify: false };
+}
+
+export function changeOf(
+  writes: readonly PlannedWrite[],
+  seal: boolean,
+): { data: Record<string, string | null>; seal: boolean } {
+  const data: Record<string, string | null> = {};
+  for (const key of removalsOf(writes)) data[key] = null;
+  for (const { key, text } of putsOf(writes)) data[key] = text;
+  return { data, seal };
+}
+
+export function putsOf(writes: readonly PlannedWrite[]): { key: string; text: string; entry: Entry }[] {
+  return writes.flatMap(({ decision: { entry } }) =>
+    entry ? [{ key: keyOfEntry(entry), text: writeEntry(entry), entry }] : [],
+  );
+}
+
+/** Also the key under which another implementation kept what is written under ours now. */
+export function removalsOf(writes: readonly PlannedWrite[]): string[] {
+  return writes.flatMap(({ decision: { held, entry } }) =>
+    held && (!entry || keyOfEntry(entry) !== held.key) ? [held.key] : [],
+  );
+}

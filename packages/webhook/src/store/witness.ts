@@ -1,0 +1,38 @@
+/**
+ * Says when our own write has come back through the watch. The watch tells of all writes in the order in which they
+ * happened; when it has told of ours, it has told of everything that was written before, in every pool. So of two
+ * writers who took the same name in different objects, the later one always learns of the earlier.
+ */
+interface Waiting {
+  readonly version: bigint;
+  readonly seen: () => void;
+}
+
+export class Witness {
+  #version = 0n;
+  #waiting: Waiting[] = [];
+
+  /** The watch has told of everything up to this version. */
+  advance(version: bigint): void {
+    if (version <= this.#version) return;
+    this.#version = version;
+    const due = this.#waiting.filter((each) => each.version <= version);
+    if (due.length === 0) return;
+    this.#waiting = this.#waiting.filter((each) => each.version > version);
+    // Not at once: after an interruption the news come in no order, all in this turn.
+    queueMicrotask(() => {
+      for (const each of due) each.seen();
+    });
+  }
+
+  /** Calls back when that version is reached, or at once; the returned function cancels. */
+  when(version: bigint, seen: () => void): () => void {
+    if (version <= this.#version) {
+      seen();
+      return () => undefined;
+    }
+    const waiting = { version, seen };
+    this.#waiting.push(waiting);
+    return () => void (this.#waiting = this.#waiting.filter((each) => each !== waiting));
+  }
+}

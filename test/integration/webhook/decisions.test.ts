@@ -1,0 +1,610 @@
+/** Every line of the decision tables, asked over HTTPS: the answer, and the one sample that counts it. */
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { after, before, describe, test } from "node:test";
+import { annotation, hostTaint, workloadAnnotation } from "@cocoon/contract";
+import { deployments, type Deployment } from "@cocoon/kube";
+import { eventually } from "@cocoon/testkit";
+import { openBorder, type Border, type Response } from "./border.ts";
+import { deploymentOf } from "./objects.ts";
+
+let sticky: Border;
+let gate: Border;
+const stack = new AsyncDisposableStack();
+const signal = new AbortController().signal;
+/** Of this run alone: the control plane is shared. */
+const ns = `dec-${randomBytes(3).toString("hex")}`;
+
+before(async () => {
+  sticky = stack.use(await openBorder());
+  gate = stack.use(await openBorder({ rules: { mode: "gate", keepOff: true } }));
+  await sticky.cluster.kubectl(["create", "namespace", ns]);
+});
+after(async () => {
+  await sticky.cluster.kubectl(["delete", "namespace", ns, "--wait=false"]);
+  const selector = "app.kubernetes.io/managed-by=cocoon-webhook";
+  await sticky.cluster.kubectl(["-n", "cocoon-system", "delete", "configmap", "-l", selector]);
+  await stack.disposeAsync();
+});
+
+interface Row {
+  readonly name: string;
+  readonly fields: object;
+  readonly allowed: boolean;
+  readonly result: string;
+  readonly reason: string;
+  readonly message?: RegExp;
+  readonly check?: (response: Response) => void;
+}
+
+function table(
+  path: string,
+  handler: string,
+  { border, rows }: { border: () => Border; rows: readonly Row[] },
+) {
+  for (const row of rows)
+    test(row.name, async () => {
+      const { result, reason } = row;
+      const before = await border().counted(handler, result, reason);
+      const response = await border().ask(path, row.fields);
+      assert.equal(response.allowed, row.allowed, response.status?.message ?? "");
+      assert.equal(await border().counted(handler, result, reason), before + 1, `${result}/${reason}`);
+      if (row.message) assert.match(response.status?.message ?? "", row.message);
+      if (!row.allowed && result === "deny") assert.ok(response.status?.reason);
+      row.check?.(response);
+    });
+}
+
+const podKind = { group: "", version: "v1", kind: "Pod" };
+const tolerations = [{ key: hostTaint.key, operator: "Exists" }];
+const containers = [{ name: "c", image: "i" }];
+const machine = (name: string, metadata: object = {}, spec: object = {}) => ({
+  kind: podKind,
+  namespace: ns,
+  name,
+  object: { metadata: { name, namespace: ns, ...metadata }, spec: { tolerations, containers, ...spec } },
+});
+
+function patchOf({ patch }: Response): { op: string; path: string; value: unknown }[] {
+  return patch === undefined
+    ? []
+    : (JSON.parse(Buffer.from(patch, "base64").toString()) as ReturnType<typeof patchOf>);
+}
+
+function valueAt(response: Response, path: string): unknown {
+  return patchOf(response).find((operation) => operation.path === path)?.value;
+}
+
+const namePath = "/metadata/annotations/vm.cocoonstack.io~1name";
+
+describe("/mutate in mode sticky", () => {
+  table("/mutate", "mutate", {
+    border: () => sticky,
+    rows: [
+      {
+        name: "another kind is passed over",
+        fields: { kind: { kind: "Service" }, object: {} },
+        allowed: true,
+        result: "skipped",
+        reason: "kind",
+      },
+      {
+        name: "an empty request is passed over",
+        fields: { operation: "" },
+        allowed: true,
+        result: "skipped",
+        reason: "kind",
+      },
+      {
+        name: "an object that cannot be read is let through",
+        fields: { kind: podKind, object: { metadata: {}, spec: { tolerations: "all" } } },
+        allowed: true,
+        result: "skipped",
+        reason: "decode",
+      },
+      {
+        name: "a pod without the toleration is no machine",
+        fields: { kind: podKind, object: { metadata: {}, spec: { tolerations: [{ operator: "Exists" }] } } },
+        allowed: true,
+        result: "skipped",
+        reason: "not_cocoon",
+        check: (response) => assert.equal(response.patch, undefined),
+      },
+      {
+        name: "a bare pod gets its name, in the documented order of operations",
+        fields: machine("box"),
+        allowed: true,
+        result: "allow",
+        reason: "",
+        check: (response) => {
+          const [first, second] = patchOf(response);
+          assert.deepEqual(first, { op: "add", path: "/metadata/annotations", value: {} });
+          assert.deepEqual(second, { op: "add", path: namePath, value: `vk-${ns}-box` });
+        },
+      },
+      {
+        name: "annotations that are there are kept, a name from the client is not",
+        fields: machine("kept", { annotations: { note: "x", [annotation.vmName]: "mine" } }),
+        allowed: true,
+        result: "allow",
+        reason: "",
+        check: (response) => {
+          assert.ok(!patchOf(response).some(({ path }) => path === "/metadata/annotations"));
+          assert.equal(valueAt(response, namePath), `vk-${ns}-kept`);
+        },
+      },
+      {
+        name: "an empty pool leaves the node to the scheduler",
+        fields: machine("lone", {}, { nodeSelector: { "cocoonstack.io/pool": "nobody" } }),
+        allowed: true,
+        result: "allow",
+        reason: "",
+        check: (response) => {
+          assert.equal(valueAt(response, namePath), `vk-${ns}-lone`);
+          assert.equal(valueAt(response, "/spec/nodeName"), undefined);
+        },
+      },
+      {
+        name: "a pod that names its node keeps it, and gets its name",
+        fields: machine("placed", {}, { nodeName: "by-hand" }),
+        allowed: true,
+        result: "allow",
+        reason: "",
+        check: (response) => {
+          assert.equal(valueAt(response, namePath), `vk-${ns}-placed`);
+          assert.equal(valueAt(response, "/spec/nodeName"), undefined);
+          assert.equal(valueAt(response, "/spec/affinity"), undefined);
+        },
+      },
+      {
+        name: "a pool that cannot be a name is refused",
+        fields: machine("pooled", { annotations: { "cocoonstack.io/pool": "Not_A/Name" } }),
+        allowed: false,
+        result: "error",
+        reason: "affinity",
+        message: /pool "Not_A\/Name" must be/,
+      },
+      {
+        name: "a machine's name that would be too long is refused",
+        fields: machine("x".repeat(60)),
+        allowed: false,
+        result: "error",
+        reason: "affinity",
+        message: /limit is 63/,
+      },
+      {
+        name: "a pod without name and owner is refused",
+        fields: {
+          kind: podKind,
+          namespace: ns,
+          object: { metadata: { generateName: "x-" }, spec: { tolerations, containers } },
+        },
+        allowed: false,
+        result: "error",
+        reason: "affinity",
+        message: /needs a name/,
+      },
+      {
+        name: "a set that does not exist owns nothing",
+        fields: machine("set-0", {
+          ownerReferences: [
+            { apiVersion: "cocoonset.cocoonstack.io/v1", kind: "CocoonSet", name: "set", uid: "u" },
+          ],
+        }),
+        allowed: false,
+        result: "deny",
+        reason: "",
+        message: /does not exist/,
+      },
+      {
+        name: "the toleration cannot be added later",
+        fields: {
+          ...machine("late"),
+          operation: "UPDATE",
+          oldObject: { metadata: {}, spec: { containers } },
+        },
+        allowed: false,
+        result: "deny",
+        reason: "",
+        message: /cannot be added to an existing pod/,
+      },
+      {
+        name: "an update that leaves the toleration alone passes",
+        fields: {
+          ...machine("late"),
+          operation: "UPDATE",
+          oldObject: { metadata: {}, spec: { containers, tolerations } },
+        },
+        allowed: true,
+        result: "allow",
+        reason: "",
+      },
+    ],
+  });
+
+  test("nameless replicas get a slot each, the same request the same answer, and a named one its own", async () => {
+    const replica = (uid: string, metadata: object = {}) =>
+      sticky.ask("/mutate", {
+        uid,
+        kind: podKind,
+        namespace: ns,
+        object: {
+          metadata: {
+            generateName: "web-6f5d-",
+            labels: { "pod-template-hash": "6f5d" },
+            ownerReferences: [
+              { apiVersion: "apps/v1", kind: "ReplicaSet", name: "web-6f5d", uid: "r", controller: true },
+            ],
+            ...metadata,
+          },
+          spec: { tolerations, containers },
+        },
+      });
+    const names = await Promise.all(
+      ["u-00000001", "u-00000002", "u-00000003"].map(async (uid) => valueAt(await replica(uid), namePath)),
+    );
+    assert.deepEqual(names.map(String).toSorted(), [`vk-${ns}-web-0`, `vk-${ns}-web-1`, `vk-${ns}-web-2`]);
+    assert.equal(valueAt(await replica("u-00000002"), namePath), names[1], "asked again");
+    const cost = "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost";
+    const named = await replica("u-00000004", { name: "web-named" });
+    assert.equal(valueAt(named, namePath), `vk-${ns}-web-3`);
+    assert.equal(valueAt(named, cost), "-3");
+  });
+
+  test("what cannot be reserved is admitted unchanged with a warning, where that is wanted", async () => {
+    await using lenient = await openBorder({ rules: { onFailure: "admit" } });
+    const response = await lenient.ask("/mutate", machine("x".repeat(60)));
+    assert.equal(response.allowed, true);
+    assert.equal(response.patch, undefined);
+    assert.match(response.warnings?.[0] ?? "", /no machine could be reserved/);
+  });
+});
+
+describe("/mutate in mode gate", () => {
+  const operator = { username: "system:serviceaccount:cocoon-system:cocoon-operator" };
+  const owned = (owner: object) =>
+    machine("crew-0", {
+      ownerReferences: [
+        { apiVersion: "cocoonset.cocoonstack.io/v1", kind: "CocoonSet", name: "crew", uid: "u", ...owner },
+      ],
+    });
+  table("/mutate", "mutate", {
+    border: () => gate,
+    rows: [
+      {
+        name: "a pod without a set is refused",
+        fields: machine("box"),
+        allowed: false,
+        result: "deny",
+        reason: "",
+        message: /^cocoon pods must be managed by a CocoonSet$/,
+      },
+      {
+        name: "a nameless owner is none",
+        fields: owned({ name: "" }),
+        allowed: false,
+        result: "deny",
+        reason: "",
+        message: /^cocoon pods must be managed by a CocoonSet$/,
+      },
+      {
+        name: "another creator is refused",
+        fields: owned({}),
+        allowed: false,
+        result: "deny",
+        reason: "",
+        message: /^cocoon pods must be created by the CocoonSet controller, got user "alice"$/,
+      },
+      {
+        name: "a set of another group is none",
+        fields: { ...owned({ apiVersion: "other.example.com/v1" }), userInfo: operator },
+        allowed: false,
+        result: "deny",
+        reason: "",
+        message: /not of cocoonset\.cocoonstack\.io/,
+      },
+      {
+        name: "a set that does not exist is none",
+        fields: { ...owned({}), userInfo: operator },
+        allowed: false,
+        result: "deny",
+        reason: "",
+        message: /does not exist/,
+      },
+      {
+        name: "a pod that tolerates everything is kept off VM hosts",
+        fields: {
+          kind: podKind,
+          namespace: ns,
+          object: { metadata: {}, spec: { containers, tolerations: [{ operator: "Exists" }] } },
+        },
+        allowed: true,
+        result: "allow",
+        reason: "",
+        check: (response) =>
+          assert.match(
+            JSON.stringify(valueAt(response, "/spec/affinity")),
+            /node-role\.kubernetes\.io\/cocoon-vm.*DoesNotExist/,
+          ),
+      },
+    ],
+  });
+
+  test("the operator's pod of a set that exists is let in; one with another uid is not", async () => {
+    const made = await gate.cluster.kubectl(["create", "-f", "-"], {
+      input: JSON.stringify({
+        apiVersion: "cocoonset.cocoonstack.io/v1",
+        kind: "CocoonSet",
+        metadata: { namespace: ns, name: "crew" },
+        spec: { agent: { image: "team/base:1" } },
+      }),
+    });
+    assert.equal(made.code, 0, made.stderr);
+    const { stdout: uid } = await gate.cluster.kubectl([
+      "-n",
+      ns,
+      "get",
+      "cocoonsets.cocoonset.cocoonstack.io",
+      "crew",
+      "-o",
+      "jsonpath={.metadata.uid}",
+    ]);
+    const right = await gate.ask("/mutate", { ...owned({ uid }), userInfo: operator });
+    assert.equal(right.allowed, true, right.status?.message ?? "");
+    assert.equal(right.patch, undefined);
+    const wrong = await gate.ask("/mutate", { ...owned({ uid: "another" }), userInfo: operator });
+    assert.equal(wrong.allowed, false);
+  });
+});
+
+const workload = (replicas: number | undefined, { cocoon = true, annotations = {} } = {}) => ({
+  metadata: { name: "box", namespace: ns, annotations },
+  spec: {
+    ...(replicas === undefined ? {} : { replicas }),
+    template: { spec: { containers, ...(cocoon ? { tolerations } : {}) } },
+  },
+});
+const update = (oldObject: object, object: object, more: object = {}) => ({
+  operation: "UPDATE",
+  kind: { group: "apps", version: "v1", kind: "Deployment" },
+  resource: { group: "apps", version: "v1", resource: "deployments" },
+  namespace: ns,
+  name: "box",
+  oldObject,
+  object,
+  ...more,
+});
+const blocked = (kind: string, from: number, to: number) =>
+  new RegExp(
+    `^cocoon-webhook: scale-down blocked for cocoon ${kind} ${ns}/\\S+ \\(${from} -> ${to}\\)\\. Use a CocoonHibernation CR to suspend individual agents\\.`,
+  );
+
+describe("/validate", () => {
+  const rows: Row[] = [
+    {
+      name: "a creation",
+      fields: update({}, {}, { operation: "CREATE" }),
+      allowed: true,
+      result: "skipped",
+      reason: "operation",
+    },
+    {
+      name: "another kind",
+      fields: update(workload(5), workload(2), { kind: { kind: "DaemonSet" } }),
+      allowed: true,
+      result: "skipped",
+      reason: "kind",
+    },
+    {
+      name: "no object",
+      fields: update(workload(5), { spec: [] }),
+      allowed: true,
+      result: "skipped",
+      reason: "decode",
+    },
+    {
+      name: "replicas of a wrong type",
+      fields: update(workload(5), { metadata: {}, spec: { replicas: "many" } }),
+      allowed: true,
+      result: "skipped",
+      reason: "decode",
+    },
+    {
+      name: "an ordinary workload",
+      fields: update(workload(5, { cocoon: false }), workload(2, { cocoon: false })),
+      allowed: true,
+      result: "skipped",
+      reason: "not_cocoon",
+    },
+    { name: "more", fields: update(workload(2), workload(5)), allowed: true, result: "allow", reason: "" },
+    {
+      name: "as many",
+      fields: update(workload(undefined), workload(1)),
+      allowed: true,
+      result: "allow",
+      reason: "",
+    },
+    {
+      name: "fewer",
+      fields: update(workload(5), workload(2)),
+      allowed: false,
+      result: "deny",
+      reason: "",
+      message: blocked("Deployment", 5, 2),
+    },
+    {
+      name: "a missing number is one",
+      fields: update(workload(5), workload(undefined)),
+      allowed: false,
+      result: "deny",
+      reason: "",
+      message: blocked("Deployment", 5, 1),
+    },
+    {
+      name: "a StatefulSet too",
+      fields: update(workload(3), workload(0), { kind: { kind: "StatefulSet" } }),
+      allowed: false,
+      result: "deny",
+      reason: "",
+      message: blocked("StatefulSet", 3, 0),
+    },
+    {
+      name: "dropping the toleration along with it",
+      fields: update(workload(5), workload(2, { cocoon: false })),
+      allowed: false,
+      result: "deny",
+      reason: "",
+      message: blocked("Deployment", 5, 2),
+    },
+    {
+      name: "dropping the toleration first",
+      fields: update(workload(5), workload(5, { cocoon: false })),
+      allowed: false,
+      result: "deny",
+      reason: "",
+      message: /removing toleration virtual-kubelet\.io\/provider blocked/,
+    },
+    {
+      name: "one that is meant",
+      fields: update(
+        workload(5),
+        workload(2, { annotations: { [workloadAnnotation.allowScaleDown]: "true" } }),
+      ),
+      allowed: true,
+      result: "allow",
+      reason: "",
+    },
+    {
+      name: "a ReplicaSet by hand",
+      fields: update(workload(5), workload(2), { kind: { kind: "ReplicaSet" } }),
+      allowed: false,
+      result: "deny",
+      reason: "",
+      message: blocked("ReplicaSet", 5, 2),
+    },
+    {
+      name: "a ReplicaSet by its Deployment's controller",
+      fields: update(workload(5), workload(2), {
+        kind: { kind: "ReplicaSet" },
+        userInfo: { username: "system:serviceaccount:kube-system:deployment-controller" },
+      }),
+      allowed: true,
+      result: "allow",
+      reason: "",
+    },
+    {
+      name: "a deletion",
+      fields: update(workload(5), {}, { operation: "DELETE", object: null }),
+      allowed: false,
+      result: "deny",
+      reason: "",
+      message: /deletion blocked for cocoon Deployment .* 5 machines/,
+    },
+    {
+      name: "a deletion of what has none",
+      fields: update(workload(0), {}, { operation: "DELETE", object: null }),
+      allowed: true,
+      result: "allow",
+      reason: "",
+    },
+    {
+      name: "a deletion with the namespace",
+      fields: update(
+        workload(5),
+        {},
+        {
+          operation: "DELETE",
+          object: null,
+          userInfo: { username: "system:serviceaccount:kube-system:namespace-controller" },
+        },
+      ),
+      allowed: true,
+      result: "allow",
+      reason: "",
+    },
+    {
+      name: "the scale of something else",
+      fields: update(
+        { spec: { replicas: 5 } },
+        { spec: { replicas: 2 } },
+        {
+          subResource: "scale",
+          resource: { resource: "replicationcontrollers" },
+        },
+      ),
+      allowed: true,
+      result: "skipped",
+      reason: "no_parent",
+    },
+    {
+      name: "the scale of nothing",
+      fields: update(
+        { spec: { replicas: 5 } },
+        { spec: { replicas: 2 } },
+        { subResource: "scale", name: "nothing" },
+      ),
+      allowed: true,
+      result: "skipped",
+      reason: "no_parent",
+    },
+    {
+      name: "a scale that cannot be read",
+      fields: update({ spec: 5 }, { spec: { replicas: 2 } }, { subResource: "scale" }),
+      allowed: true,
+      result: "skipped",
+      reason: "decode",
+    },
+  ];
+  table("/validate", "validate", { border: () => sticky, rows });
+
+  test("a scale is judged by its parent; no API call is made for one that the cache knows", async () => {
+    const make = (name: string, spec: object) =>
+      sticky.client.create(deployments, deploymentOf(ns, { name, replicas: 0, spec }) as Deployment, {
+        signal,
+      });
+    await make("cocoon", {});
+    await make("plain", { tolerations: [] });
+    const scale = (name: string) =>
+      sticky.ask("/validate", {
+        ...update({ spec: { replicas: 5 } }, { spec: { replicas: 2 } }, { subResource: "scale", name }),
+        kind: { group: "autoscaling", version: "v1", kind: "Scale" },
+      });
+    await eventually(async () => {
+      const response = await scale("cocoon");
+      assert.equal(response.allowed, false);
+      assert.match(response.status?.message ?? "", blocked("Scale", 5, 2));
+    });
+    assert.equal((await scale("plain")).allowed, true);
+    const annotations = { [workloadAnnotation.allowScaleDown]: "true" };
+    const patch = { type: "merge", body: { metadata: { annotations } } } as const;
+    await sticky.client.patch(deployments, { key: { namespace: ns, name: "cocoon" }, patch }, { signal });
+    await eventually(async () => assert.equal((await scale("cocoon")).allowed, true));
+  });
+
+  test("a parent that nobody can ask for is not taken for none", async () => {
+    await using broken = await openBorder({
+      wrapClient: (client) =>
+        Object.assign(Object.create(client) as typeof client, {
+          get: () => Promise.reject(new Error("the API server is away")),
+          pages: client.pages.bind(client),
+          stream: client.stream.bind(client),
+          create: client.create.bind(client),
+          patch: client.patch.bind(client),
+          update: client.update.bind(client),
+          list: client.list.bind(client),
+        }),
+    });
+    const fields = update(
+      { spec: { replicas: 5 } },
+      { spec: { replicas: 2 } },
+      { subResource: "scale", name: "who" },
+    );
+    const response = await broken.ask("/validate", fields);
+    assert.equal(response.allowed, false);
+    assert.equal(
+      response.status?.message,
+      "cocoon-webhook: cannot verify parent workload: get parent deployment: the API server is away",
+    );
+    assert.equal(await broken.counted("validate", "error", "parent_fetch"), 1);
+  });
+});

@@ -1,0 +1,101 @@
+/** VM hosts without a host: Node objects that stay ready, whose pods run at once and go when they are told to. */
+import { hostTaint, nodeLabel } from "@cocoon/contract";
+import { isFault, sleep } from "@cocoon/core";
+import { nodes, openCaches, pods, type KubeConnection, type Node, type Pod } from "@cocoon/kube";
+import { testLog } from "./log.ts";
+
+export interface TestNodes extends AsyncDisposable {
+  /** Ends the heartbeat of a node and says that it is not ready. */
+  lose(name: string): Promise<void>;
+}
+
+export interface TestNodesOptions {
+  readonly client: KubeConnection;
+  readonly names: readonly string[];
+  readonly pool?: string;
+  readonly capacity?: Readonly<Record<string, string>>;
+  /** Whether terminating pods are let go; true unless said otherwise. */
+  readonly finishDeletions?: boolean;
+}
+
+const signal = new AbortController().signal;
+const heartbeatMs = 10_000;
+
+export async function startTestNodes(options: TestNodesOptions): Promise<TestNodes> {
+  const { client, names, pool = "default" } = options;
+  const capacity = { cpu: "1000", memory: "4Ti", pods: "5000", ...options.capacity };
+  const lost = new Set<string>();
+  const stop = new AbortController();
+  for (const name of names) {
+    const labels = { [nodeLabel.pool]: pool, [nodeLabel.role]: "", "kubernetes.io/hostname": name };
+    const spec = { taints: [{ ...hostTaint }] };
+    await client.create<Node>(nodes, { metadata: { name, labels }, spec }, { signal });
+    await report(client, name, { ready: true, capacity });
+  }
+  const beating = (async () => {
+    while (await sleep(heartbeatMs, { signal: stop.signal }))
+      for (const name of names)
+        if (!lost.has(name)) await report(client, name, { ready: true, capacity }).catch(() => undefined);
+  })();
+  const caches = openCaches({ client, log: testLog });
+  const cache = caches.open(pods, {});
+  const mine = new Set(names);
+  const seen = cache.subscribe((event) => {
+    if (event.kind === "deleted" || !mine.has(event.object.spec?.nodeName ?? "")) return;
+    void live(client, event.object, options.finishDeletions ?? true).catch(() => undefined);
+  });
+  return {
+    async lose(name) {
+      lost.add(name);
+      await report(client, name, { ready: false, capacity });
+    },
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      seen[Symbol.dispose]();
+      await caches[Symbol.asyncDispose]();
+      await beating;
+    },
+  };
+}
+
+interface Report {
+  readonly ready: boolean;
+  readonly capacity: Readonly<Record<string, string>>;
+}
+
+async function report(client: KubeConnection, name: string, { ready, capacity }: Report): Promise<void> {
+  const now = new Date().toISOString();
+  const condition = {
+    type: "Ready",
+    status: ready ? "True" : "False",
+    reason: "Test",
+    lastHeartbeatTime: now,
+    lastTransitionTime: now,
+  };
+  const body = { status: { conditions: [condition], capacity, allocatable: capacity } };
+  const patch = { type: "strategic", body } as const;
+  await client.patch(nodes, { key: { name }, patch }, { signal, subresource: "status" });
+}
+
+/** What a kubelet tells of a pod: it runs, or it is gone. */
+async function live(client: KubeConnection, pod: Pod, finishes: boolean): Promise<void> {
+  const { namespace, name = "", uid } = pod.metadata;
+  const key = { namespace, name };
+  if (pod.metadata.deletionTimestamp !== undefined) {
+    if (!finishes) return;
+    const preconditions = uid === undefined ? {} : { uid };
+    return client.delete(pods, key, { signal, gracePeriodSeconds: 0, preconditions });
+  }
+  if (pod.status?.phase === "Running") return;
+  const conditions = ["Initialized", "PodScheduled", "ContainersReady", "Ready"].map((type) => ({
+    type,
+    status: "True",
+    lastTransitionTime: "2026-01-01T00:00:00Z",
+  }));
+  const body = { status: { phase: "Running", startTime: "2026-01-01T00:00:00Z", conditions } };
+  try {
+    await client.patch(pods, { key, patch: { type: "strategic", body } }, { signal, subresource: "status" });
+  } catch (error) {
+    if (!isFault(error, "notFound")) throw error;
+  }
+}

@@ -1,0 +1,259 @@
+/** Machines' pods through a real API server, made by the real controllers, admitted by two replicas of the webhook. */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { annotation, workloadAnnotation } from "@cocoon/contract";
+import { nodes, pods } from "@cocoon/kube";
+import { eventually, ownControlPlane, seededRandom, testSeed } from "@cocoon/testkit";
+import { startTestNodes, type TestNodes } from "./nodes.ts";
+import { apply, deploymentOf, jobOf, machinePod, podsOf, statefulSetOf, type SeenPod } from "./objects.ts";
+import { buildWorld, type WebhookWorld } from "./world.ts";
+
+let world: WebhookWorld;
+let hosts: TestNodes;
+const stack = new AsyncDisposableStack();
+const signal = new AbortController().signal;
+const patient = { timeoutMs: 90_000, intervalMs: 100 };
+
+before(async () => {
+  const cluster = stack.use(await ownControlPlane());
+  world = stack.use(await buildWorld(cluster));
+  hosts = stack.use(await startTestNodes({ client: world.client, names: ["node-a", "node-b", "node-c"] }));
+  await Promise.all([world.addReplica("one"), world.addReplica("two")]);
+});
+
+after(() => stack.disposeAsync());
+
+/** Exactly that many pods, none of them on its way out. */
+function settled(namespace: string, replicas: number): Promise<SeenPod[]> {
+  return eventually(async () => {
+    const found = await podsOf(world.client, namespace);
+    assert.equal(found.length, replicas);
+    assert.ok(found.every((pod) => !pod.terminating));
+    return found;
+  }, patient);
+}
+
+const bySlot = (left: SeenPod, right: SeenPod) => left.slot - right.slot;
+const placeOf = ({ vmName, node }: SeenPod) => ({ vmName, node });
+const range = (length: number) => Array.from({ length }, (_, slot) => slot);
+
+test("a bare pod gets a machine name, a spec and a node, and the store says so", async () => {
+  await using namespace = await world.cluster.newNamespace();
+  await apply(world.cluster, machinePod(namespace.name, "box"));
+  const pod = await world.client.get(pods, { namespace: namespace.name, name: "box" }, { signal });
+  const vmName = `vk-${namespace.name}-box`;
+  assert.equal(pod.metadata.annotations?.[annotation.vmName], vmName);
+  assert.equal(pod.metadata.annotations?.[annotation.image], "example.com/box:1");
+  assert.equal(pod.metadata.annotations?.[annotation.managed], "true");
+  assert.equal(pod.metadata.annotations?.[annotation.mode], undefined);
+  assert.match(pod.spec?.nodeName ?? "", /^node-[abc]$/);
+  const patience = pod.spec?.tolerations?.filter(({ key }) => key?.startsWith("node.kubernetes.io/"));
+  assert.deepEqual(
+    patience?.map(({ key, tolerationSeconds }) => [key, tolerationSeconds]),
+    [
+      ["node.kubernetes.io/not-ready", undefined],
+      ["node.kubernetes.io/unreachable", undefined],
+    ],
+  );
+  await eventually(async () => {
+    const [entry, ...others] = (await world.entries()).filter((each) => each.namespace === namespace.name);
+    assert.deepEqual(others, []);
+    assert.equal(entry?.key, `${namespace.name}._pod.box`);
+    assert.equal(entry.shard, "cocoon-affinity-default");
+    assert.equal(entry.vmName, vmName);
+    assert.equal(entry.pod, "box");
+    assert.equal(entry.node, pod.spec?.nodeName);
+    assert.equal(entry.podUid, pod.metadata.uid, "bound to the pod");
+  }, patient);
+
+  await world.cluster.kubectl(["-n", namespace.name, "delete", "pod", "box"]);
+  await settled(namespace.name, 0);
+  await apply(world.cluster, machinePod(namespace.name, "box"));
+  const [again] = await settled(namespace.name, 1);
+  assert.deepEqual(again && placeOf(again), { vmName, node: pod.spec?.nodeName });
+});
+
+test("50 replicas have 50 names, and deleted ones come back to theirs and to their nodes", async () => {
+  await using namespace = await world.cluster.newNamespace();
+  await apply(world.cluster, deploymentOf(namespace.name, { name: "demo", replicas: 50 }));
+  const first = await settled(namespace.name, 50);
+  assert.deepEqual(
+    first.toSorted(bySlot).map(({ slot }) => slot),
+    range(50),
+  );
+  assert.equal(new Set(first.map(({ node }) => node)).size, 3, "spread over all nodes");
+  const counts = [...Map.groupBy(first, ({ node }) => node).values()].map((each) => each.length);
+  assert.ok(Math.max(...counts) - Math.min(...counts) <= 3, `evenly: ${counts.join(" ")}`);
+
+  const random = seededRandom(testSeed());
+  const doomed = first.toSorted(() => random() - 0.5).slice(0, 20);
+  await world.cluster.kubectl([
+    "-n",
+    namespace.name,
+    "delete",
+    "pod",
+    "--wait=false",
+    ...doomed.map(({ name }) => name),
+  ]);
+  await eventually(async () => {
+    const now = await podsOf(world.client, namespace.name);
+    assert.ok(doomed.every(({ uid }) => !now.some((pod) => pod.uid === uid)));
+  }, patient);
+  const second = await settled(namespace.name, 50);
+  assert.deepEqual(second.toSorted(bySlot).map(placeOf), first.toSorted(bySlot).map(placeOf));
+});
+
+test("StatefulSet pods are named after themselves, Job pods by slot", async () => {
+  await using namespace = await world.cluster.newNamespace();
+  await apply(world.cluster, statefulSetOf(namespace.name, "db", 2), jobOf(namespace.name, "batch", 2));
+  const found = await settled(namespace.name, 4);
+  const ns = namespace.name;
+  assert.deepEqual(found.map(({ vmName }) => vmName).toSorted(), [
+    `vk-${ns}-batch-0`,
+    `vk-${ns}-batch-1`,
+    `vk-${ns}-db-0`,
+    `vk-${ns}-db-1`,
+  ]);
+  const entries = (await world.entries()).filter((each) => each.namespace === ns);
+  assert.deepEqual(entries.map(({ key }) => key).toSorted(), [
+    `${ns}._pod.db-0`,
+    `${ns}._pod.db-1`,
+    `${ns}.batch.0`,
+    `${ns}.batch.1`,
+  ]);
+  assert.equal(entries.find(({ key }) => key === `${ns}._pod.db-1`)?.slot, 1);
+});
+
+test("a scale-down is refused; one that is meant takes the highest slots, and scaling up brings them back", async () => {
+  await using namespace = await world.cluster.newNamespace();
+  const kubectl = (...args: string[]) => world.cluster.kubectl(["-n", namespace.name, ...args]);
+  await apply(world.cluster, deploymentOf(namespace.name, { name: "demo", replicas: 8 }));
+  const first = await settled(namespace.name, 8);
+  const refused = await kubectl("scale", "deployment/demo", "--replicas=5");
+  assert.match(refused.stderr, /scale-down blocked for cocoon Scale .*\/demo \(8 -> 5\)/);
+  assert.match(refused.stderr, /CocoonHibernation/);
+  const edited = await kubectl("patch", "deployment", "demo", "-p", '{"spec":{"replicas":5}}');
+  assert.match(edited.stderr, /scale-down blocked for cocoon Deployment/);
+  const deleted = await kubectl("delete", "deployment", "demo");
+  assert.match(deleted.stderr, /deletion blocked/);
+  // Wait until all are equally ready, so that only the cost decides.
+  await eventually(async () => {
+    const { stdout } = await kubectl("get", "deployment", "demo", "-o", "jsonpath={.status.readyReplicas}");
+    assert.equal(stdout, "8");
+  }, patient);
+
+  await kubectl("annotate", "deployment", "demo", `${workloadAnnotation.allowScaleDown}=true`);
+  await eventually(async () => {
+    const scaled = await kubectl("scale", "deployment/demo", "--replicas=5");
+    assert.equal(scaled.code, 0, scaled.stderr);
+  }, patient);
+  const fewer = await settled(namespace.name, 5);
+  assert.deepEqual(
+    fewer.toSorted(bySlot).map(({ slot }) => slot),
+    range(5),
+  );
+  await kubectl("scale", "deployment/demo", "--replicas=10");
+  const more = await settled(namespace.name, 10);
+  assert.deepEqual(
+    more.toSorted(bySlot).map(({ slot }) => slot),
+    range(10),
+  );
+  assert.deepEqual(more.toSorted(bySlot).slice(0, 8).map(placeOf), first.toSorted(bySlot).map(placeOf));
+});
+
+test("a name that somebody else holds is refused, naming the holder", async () => {
+  await using namespace = await world.cluster.newNamespace();
+  const ns = namespace.name;
+  await apply(world.cluster, deploymentOf(ns, { name: "demo", replicas: 1 }));
+  await settled(ns, 1);
+  const create = (object: object) =>
+    world.cluster.kubectl(["create", "-f", "-"], { input: JSON.stringify(object) });
+  const pod = await create(machinePod(ns, "demo-7"));
+  assert.match(pod.stderr, new RegExp(`machine name "vk-${ns}-demo-7" is held by Deployment ${ns}/demo`));
+  const set = await create({
+    apiVersion: "cocoonset.cocoonstack.io/v1",
+    kind: "CocoonSet",
+    metadata: { namespace: ns, name: "demo" },
+    spec: { agent: { image: "team/base:1" } },
+  });
+  assert.match(set.stderr, new RegExp(`is held by Deployment ${ns}/demo`));
+  const made = await create({
+    apiVersion: "cocoonset.cocoonstack.io/v1",
+    kind: "CocoonSet",
+    metadata: { namespace: ns, name: "crew" },
+    spec: { agent: { image: "team/base:1" } },
+  });
+  assert.equal(made.code, 0, made.stderr);
+  await eventually(async () => {
+    const clash = await create(machinePod(ns, "crew-0"));
+    assert.match(clash.stderr, new RegExp(`is held by CocoonSet ${ns}/crew`));
+  }, patient);
+  const entries = (await world.entries()).filter((each) => each.namespace === ns);
+  assert.deepEqual(
+    entries.map(({ key }) => key),
+    [`${ns}.demo.0`],
+  );
+});
+
+test("a dry run reserves nothing", async () => {
+  await using namespace = await world.cluster.newNamespace();
+  const input = JSON.stringify(machinePod(namespace.name, "idea"));
+  const tried = await world.cluster.kubectl(["create", "--dry-run=server", "-f", "-"], { input });
+  assert.equal(tried.code, 0, tried.stderr);
+  const entries = (await world.entries()).filter((each) => each.namespace === namespace.name);
+  assert.deepEqual(entries, []);
+});
+
+test("a pod that is not for VM hosts is never sent here", async () => {
+  await using namespace = await world.cluster.newNamespace();
+  const before = await countOf("not_cocoon");
+  const plain = machinePod(namespace.name, "plain", { tolerations: [{ operator: "Exists" }] });
+  await apply(world.cluster, plain);
+  assert.equal(await countOf("not_cocoon"), before);
+  const pod = await world.client.get(pods, { namespace: namespace.name, name: "plain" }, { signal });
+  assert.equal(pod.metadata.annotations?.[annotation.vmName], undefined);
+});
+
+async function countOf(reason: string): Promise<number> {
+  const texts = await Promise.all(world.replicas().map((replica) => replica.metrics()));
+  const pattern = new RegExp(`cocoon_webhook_admission_total\\{[^}]*reason="${reason}"[^}]*\\} (\\d+)`, "g");
+  return texts.flatMap((text) => [...text.matchAll(pattern)].map(([, count]) => Number(count))).length;
+}
+
+test("a machine waits for its node, and moves when the node is gone for good", async () => {
+  await using namespace = await world.cluster.newNamespace();
+  const ns = namespace.name;
+  await apply(world.cluster, deploymentOf(ns, { name: "demo", replicas: 3 }));
+  const first = await settled(ns, 3);
+  const [victim] = first.toSorted(bySlot);
+  assert.ok(victim);
+  await hosts.lose(victim.node);
+  await eventually(async () => {
+    const entry = (await world.entries()).find(({ vmName }) => vmName === victim.vmName);
+    assert.equal(entry?.podUid, victim.uid);
+  }, patient);
+  const remove = (name: string) =>
+    world.cluster.kubectl(["-n", ns, "delete", "pod", name, "--force", "--grace-period=0"]);
+  await remove(victim.name);
+  const waiting = await eventually(async () => {
+    const found = (await podsOf(world.client, ns)).find(({ vmName }) => vmName === victim.vmName);
+    assert.ok(found && found.uid !== victim.uid);
+    return found;
+  }, patient);
+  const pod = await world.client.get(pods, { namespace: ns, name: waiting.name }, { signal });
+  assert.equal(pod.spec?.nodeName ?? "", "", "not forced onto a node that is away");
+  assert.match(JSON.stringify(pod.spec?.affinity), new RegExp(`metadata.name.*${victim.node}`));
+  await eventually(async () => {
+    const { stdout } = await world.cluster.kubectl(["-n", ns, "get", "events"]);
+    assert.match(stdout, /WaitsForNode/);
+  }, patient);
+
+  await world.client.delete(nodes, { name: victim.node }, { signal });
+  await remove(waiting.name);
+  const moved = await eventually(async () => {
+    const found = (await podsOf(world.client, ns)).find(({ vmName }) => vmName === victim.vmName);
+    assert.ok(found && found.uid !== waiting.uid && found.node !== "");
+    return found;
+  }, patient);
+  assert.notEqual(moved.node, victim.node);
+});
