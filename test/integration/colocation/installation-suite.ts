@@ -231,7 +231,7 @@ export function installation(): void {
         validating: "koordinator-validating-webhook-configuration",
       };
       await assert.rejects(
-        startReplica(client, testSettings({ configurationNames: others })),
+        startReplica(world, testSettings({ configurationNames: others })),
         /belongs to somebody else/,
       );
       const name = "reservations.scheduling.koordinator.sh";

@@ -41,6 +41,8 @@ export interface PodLedgerStore {
   ): Promise<ElasticQuota>;
   /** The pods of the quota that run or will run, as they are stored now. */
   listPods(quota: ElasticQuota, options: Abortable): Promise<readonly StoredPod[]>;
+  /** Whether a pod with that uid was stored lately, even if it is gone by now. */
+  wasStored(uid: string): boolean;
 }
 
 export interface QuotaKey {
@@ -165,8 +167,11 @@ export class PodLedger {
   }
 
   async #recount(quota: ElasticQuota, account: Account, options: Abortable): Promise<Account> {
-    const pods = await this.#options.store.listPods(quota, options);
-    const stored = new Set(pods.map(({ uid }) => uid));
+    const { store } = this.#options;
+    // Asked before the list: what was stored then and is not in the list is gone again.
+    const done = [...account.holds.keys()].filter((uid) => store.wasStored(uid));
+    const pods = await store.listPods(quota, options);
+    const stored = new Set([...done, ...pods.map(({ uid }) => uid)]);
     const holds = new Map([...account.holds].filter(([uid]) => !stored.has(uid)));
     const settled = account.isOurs ? pods.map(({ request }) => request) : [account.given];
     const used = sum([...settled, ...[...holds.values()].map(requestOf)]);

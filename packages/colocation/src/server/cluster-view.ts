@@ -32,9 +32,12 @@ import {
 import { compileProfile, type CompiledProfile } from "../profile-engine.ts";
 import { QuotaTree, readQuota } from "../quota/quota-tree.ts";
 import type { ClusterView, PodSummary } from "../view.ts";
+import { SeenUids } from "./seen-uids.ts";
 
 export interface ClusterCaches extends AsyncDisposable {
   readonly view: ClusterView;
+  /** Whether a pod or quota with that uid was stored lately, even if it is gone by now. */
+  readonly wasStored: (uid: string) => boolean;
   /** Which kinds have not been listed yet; those that the cluster does not serve are never waited for. */
   pending(): readonly string[];
   synced(options: Abortable): Promise<void>;
@@ -85,8 +88,12 @@ export async function openClusterView({
       .filter((each): each is ObjectCache<KubeObject> => each !== undefined)
       .map((cache) => ({ name, cache })),
   );
+  const seen = new SeenUids();
+  seen.follow(opened.pods);
+  if (opened.quotas) seen.follow(opened.quotas);
   return {
     view: viewOf(opened, client, signal),
+    wasStored: (uid) => seen.has(uid),
     pending: () => all.filter(({ cache }) => !cache.isSynced).map(({ name }) => name),
     synced: async (options) => void (await Promise.all(all.map(({ cache }) => cache.synced(options)))),
     [Symbol.asyncDispose]: () => (caches satisfies Caches)[Symbol.asyncDispose](),

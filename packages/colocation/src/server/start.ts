@@ -8,7 +8,12 @@ import { podAdmission } from "../quota/pod-admission.ts";
 import { auditor, type AuditLevel } from "./audit.ts";
 import { openCertificates, type CertificateSettings } from "./certificates.ts";
 import { openClusterView, type ClusterCaches } from "./cluster-view.ts";
-import { claimConfigurations, writeConfigurations, type ConfigurationOptions } from "./configurations.ts";
+import {
+  claimConfigurations,
+  keepConfigurations,
+  writeConfigurations,
+  type ConfigurationOptions,
+} from "./configurations.ts";
 import { debugRoutes } from "./debug.ts";
 import { colocationEndpoints, type RuleSettings } from "./endpoints.ts";
 import { createColocationMetrics, type ColocationMetrics } from "./metrics.ts";
@@ -74,6 +79,15 @@ export async function startColocation(options: ColocationOptions): Promise<Runni
   const actual = settings.url?.port === 0 ? { ...settings.url, port: server.port } : settings.url;
   const written = { ...registration, clientConfig: clientConfigOf({ ...settings, url: actual }) };
   await writeConfigurations({ ...written, caBundle: certificates.caBundle() }, { signal });
+  const stopping = new AbortController();
+  const keeping = keepConfigurations(
+    { ...written, caBundle: () => certificates.caBundle() },
+    { signal: AbortSignal.any([signal, stopping.signal]) },
+  );
+  stack.defer(async () => {
+    stopping.abort();
+    await keeping;
+  });
   const parts = stack.move();
   return {
     server,
@@ -113,10 +127,10 @@ function startServer({
       view,
       metrics,
       log,
-      treeStore: kubeTreeStore({ client, namespace, name: ledgerName }),
+      treeStore: kubeTreeStore({ client, namespace, name: ledgerName, wasStored: caches.wasStored }),
       admission: podAdmission({
         view,
-        store: kubePodLedgerStore({ client, gates }),
+        store: kubePodLedgerStore({ client, gates, wasStored: caches.wasStored }),
         patienceMs: quotaPatienceMs,
       }),
     }),

@@ -306,6 +306,7 @@ function memoryTreeStore(quotas: readonly ElasticQuota[]): TreeStore {
       return Promise.resolve();
     },
     listQuotas: () => Promise.resolve(quotas),
+    wasStored: () => false,
   };
 }
 
@@ -335,6 +336,7 @@ function memoryPodStore(quotas: ElasticQuota[], pods: readonly Pod[]): PodAdmiss
           .filter(({ phase }) => phase !== "Succeeded" && phase !== "Failed")
           .map((reading) => ({ uid: reading.uid, request: podRequest(reading) })),
       ),
+    wasStored: () => false,
     find: (name) => Promise.resolve(quotas.filter(({ metadata }) => metadata.name === name).map(readQuota)),
   };
 }
