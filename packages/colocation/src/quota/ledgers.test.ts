@@ -82,7 +82,7 @@ const ask = () => ({ id: `r-${(uids += 1)}`, dryRun: false, signal: AbortSignal.
 
 test("quotas of two replicas: children never exceed their parent, and all that fits gets in", async () => {
   const random = seededRandom(testSeed());
-  for (let round = 0; round < count({ small: 5, full: 100 }); round += 1) {
+  for (let round = 0; round < count({ small: 2, full: 100 }); round += 1) {
     const api = new SlowApi(random);
     api.store(quota("team", 40, { [quotaKey.isParent]: "true" }));
     const ledgers = [1, 2].map(
@@ -116,7 +116,7 @@ test("quotas of two replicas: children never exceed their parent, and all that f
 });
 
 test("a parent that shrinks and a child that grows cannot both win", async () => {
-  for (let round = 0; round < count({ small: 10, full: 200 }); round += 1) {
+  for (let round = 0; round < count({ small: 5, full: 200 }); round += 1) {
     const api = new SlowApi(seededRandom(testSeed() + round));
     api.store(quota("team", 10, { [quotaKey.isParent]: "true" }));
     api.store(quota("leaf", 5, below("team")));
@@ -225,7 +225,7 @@ class SlowPods implements PodLedgerStore {
 
 test("pods of two replicas: never more than the quota, room comes back, somebody else's number is heeded", async () => {
   const random = seededRandom(testSeed());
-  for (let round = 0; round < count({ small: 5, full: 100 }); round += 1) {
+  for (let round = 0; round < count({ small: 2, full: 100 }); round += 1) {
     const store = new SlowPods(new SlowApi(random), 20);
     const key = { namespace: "q", name: "leaf" };
     const ledgers = [1, 2].map(() => new PodLedger({ store, key, holdMs: 150 }));
