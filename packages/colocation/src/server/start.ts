@@ -135,6 +135,7 @@ function startServer({
       }),
     }),
     middleware: [
+      metrics.inFlight,
       safety({ isLenient, failed: metrics.failed }),
       rateLimit({ ...settings.rateLimit, isLenient, limited: metrics.limited }),
     ],

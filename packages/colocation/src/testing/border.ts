@@ -109,6 +109,7 @@ export async function startBorder(options: BorderOptions = {}): Promise<Border> 
       ...(options.random ? { random: options.random } : {}),
     }),
     middleware: [
+      metrics.inFlight,
       safety({ isLenient, failed: metrics.failed }),
       rateLimit({ perSecond: 0, burst: 0, ...options.rateLimit, isLenient, limited: metrics.limited }),
     ],
