@@ -1,5 +1,5 @@
 /** Identities of objects that were seen stored lately, also when they are gone again. */
-import type { KubeObject, ObjectCache } from "@cocoon/kube";
+import type { CacheListener, KubeObject } from "@cocoon/kube";
 
 /** Longer than anything is held that is not known to be stored. */
 const rememberMs = 120_000;
@@ -12,7 +12,7 @@ export class SeenUids {
     this.#nowMs = nowMs;
   }
 
-  follow(cache: ObjectCache<KubeObject>): void {
+  follow(cache: { readonly subscribe: (listener: CacheListener<KubeObject>) => unknown }): void {
     cache.subscribe((event) => {
       // What was there from the start is listed; only what comes can go unnoticed.
       if (event.kind === "added" && !event.initial) this.add(event.object.metadata.uid ?? "");
