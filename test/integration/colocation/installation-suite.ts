@@ -93,8 +93,6 @@ export function installation(): void {
         [
           join(root, "packages/colocation/src/main.ts"),
           `--feature-gates=${gates}`,
-          `--config-namespace=${namespace}`,
-          `--pod-enhanced-validator-config-namespace=${namespace}`,
           "--metrics-addr=127.0.0.1:0",
           "--health-probe-addr=127.0.0.1:0",
           "--audit-level=all",
