@@ -1,5 +1,13 @@
 /** A whole replica: caches, certificates, the admission server, and its registration with the API server. */
-import { createRegistry, silentLogger, type Abortable, type Logger, type Registry } from "@cocoon/core";
+import {
+  createRegistry,
+  Fault,
+  silentLogger,
+  withDeadline,
+  type Abortable,
+  type Logger,
+  type Registry,
+} from "@cocoon/core";
 import type { KubeConnection } from "@cocoon/kube";
 import { startAdmissionServer, type AdmissionServer, type ReviewEvent } from "@cocoon/kube/admission";
 import { exportCertificateMetrics, type ServingCertificates } from "@cocoon/kube/certificates";
@@ -68,7 +76,7 @@ export async function startColocation(options: ColocationOptions): Promise<Runni
       signal,
     }),
   );
-  await caches.synced({ signal });
+  await firstLists(caches, signal);
   const registration = registrationOf(options, log);
   await claimConfigurations(registration, { signal });
   const certificates = stack.use(await openCertificates({ client, settings, log, signal }));
@@ -95,6 +103,21 @@ export async function startColocation(options: ColocationOptions): Promise<Runni
     readiness: () => server.readiness(),
     [Symbol.asyncDispose]: () => parts.disposeAsync(),
   };
+}
+
+const firstListsMs = 60_000;
+
+/** Not for ever: a right that is missing should be told, not waited for. */
+async function firstLists(caches: ClusterCaches, signal: AbortSignal): Promise<void> {
+  try {
+    await caches.synced({ signal: withDeadline(signal, firstListsMs) });
+  } catch (error) {
+    signal.throwIfAborted();
+    const kinds = caches.pending().join(", ");
+    throw new Fault("unavailable", `could not list ${kinds} within a minute; may this account list them?`, {
+      cause: error,
+    });
+  }
 }
 
 interface ServerParts {
