@@ -50,3 +50,15 @@ test("the snapshot of a released slot is put aside under its time, and nothing e
   assert.equal(head?.digest, digest);
   assert.equal(await snapshots.isAsleep("vk-ns-demo-0", options), false);
 });
+
+test("an image is absent only when the registry says so", async () => {
+  await using server = await startMemoryRegistry();
+  await using registry = openRegistry({ address: server.url, plainHttp: true });
+  const { isAbsent } = snapshotsIn(registry, silentLogger);
+  putSnapshot(server, "team/base");
+  assert.equal(await isAbsent?.({ repository: "team/base", tag: hibernateTag }, options), false);
+  assert.equal(await isAbsent?.({ repository: "team/base", tag: "v9" }, options), true);
+  assert.equal(await isAbsent?.({ repository: "team/other", tag: "v9" }, options), true);
+  await server[Symbol.asyncDispose]();
+  assert.equal(await isAbsent?.({ repository: "team/other", tag: "v9" }, options), false, "could not ask");
+});

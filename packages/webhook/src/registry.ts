@@ -44,6 +44,15 @@ export function snapshotsIn(registry: Registry, log: Logger): Snapshots {
         return false;
       }
     },
+    async isAbsent({ repository, tag }, { signal }) {
+      try {
+        const deadline = withDeadline(signal, askTimeoutMs);
+        return (await registry.repository(repository).headManifest(tag, { signal: deadline })) === undefined;
+      } catch (error) {
+        log.debug({ image: `${repository}:${tag}`, error: messageOf(error) }, "registry could not be asked");
+        return false;
+      }
+    },
     async setAside(vmName, { signal }) {
       if (!isRepository(vmName)) return;
       const repository = registry.repository(vmName);
