@@ -43,6 +43,8 @@ export interface Machine {
   /** The set's generation that the pod carries. */
   readonly stamp: number;
   readonly terminating: boolean;
+  /** Evicted, preempted, or its node is lost: nobody asked for the machine's end. */
+  readonly disrupted: boolean;
   readonly sleepKey: boolean;
   readonly sleepReason: SleepReason | "";
   readonly restoreMarked: boolean;
@@ -80,6 +82,7 @@ export function readMachine(pod: Pod): Machine {
     lifecycle,
     stamp,
     terminating: pod.metadata.deletionTimestamp !== undefined,
+    disrupted: isDisrupted(pod),
     sleepKey,
     sleepReason: readReason(readText(annotations, annotation.hibernateReason)),
     restoreMarked: readRestoreFromHibernate(annotations),
@@ -115,6 +118,12 @@ function readRole(labels: Pod["metadata"]["labels"]): Pick<Machine, "role" | "me
   const number = tryParseSlot(slot);
   const fits = number !== undefined && (role === "main") === (number === 0);
   return fits ? { role, member: number } : { role: undefined, member: slot };
+}
+
+function isDisrupted({ status }: Pod): boolean {
+  return (
+    status?.conditions?.some((each) => each.type === "DisruptionTarget" && each.status === "True") ?? false
+  );
 }
 
 function readReason(text: string): SleepReason | "" {
