@@ -70,8 +70,8 @@ export function giveUp(draft: Draft, machines: readonly Machine[], why: string):
       ...managed.map((machine) => machine.vm.vmName),
       ...alone,
     ]);
-    const sleeping = managed.filter((machine) => machine.sleepKey).map((machine) => machine.vm.vmName);
-    const asleep = [...sleeping, ...alone];
+    const doubtful = managed.filter(({ awake, vm }) => !awake || draft.digests.has(vm.vmName));
+    const asleep = [...doubtful.map(({ vm }) => vm.vmName), ...alone];
     const released = writeDeleteList([...releasedNames(draft), ...asleep]);
     draft.do({
       kind: "annotateSet",
