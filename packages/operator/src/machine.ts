@@ -155,3 +155,8 @@ export function neverLived({ runtime, restoreMarked, recordedDigest, lifecycle, 
   const traces = ready || runtime.vmId !== "" || restoreMarked || recordedDigest !== "";
   return !traces && !livingStates.has(lifecycle.state);
 }
+
+/** When its pod goes, a copy of it may be left: it is to sleep, nobody asked for its end, or it never was ready. */
+export function mayLeaveCopy({ sleepKey, disrupted, lifecycle }: Machine): boolean {
+  return sleepKey || disrupted || lifecycle.state !== "ready";
+}

@@ -1,6 +1,6 @@
 /** What earlier steps left in the registry: copies that machines woke from, and copies of machines that were given up. */
 import { extendDeleteList, setAnnotation, writeDeleteList } from "@cocoon/contract";
-import { readySince, type Machine } from "../machine.ts";
+import { mayLeaveCopy, readySince, type Machine } from "../machine.ts";
 import type { Draft } from "./draft.ts";
 import { allMembers } from "./members.ts";
 import { releasedNames } from "./plan-creation.ts";
@@ -49,9 +49,7 @@ function forsaken(draft: Draft): readonly string[] {
   const wanted = new Set([...allMembers(members), ...members.warm].map(({ vmName }) => vmName));
   const living = new Set(machines.map(({ vm }) => vm.vmName));
   const leaving = machines
-    .filter(
-      ({ terminating, sleepKey, disrupted, vm }) => terminating && (sleepKey || disrupted) && vm.managed,
-    )
+    .filter((machine) => machine.terminating && machine.vm.managed && mayLeaveCopy(machine))
     .map(({ vm }) => vm.vmName);
   const gone = [...draft.remembered.keys()].filter((name) => !living.has(name));
   const known = releasedNames(draft);

@@ -13,7 +13,7 @@ import {
   type LifecycleState,
   type ToolboxStatus,
 } from "@cocoon/contract";
-import type { Machine } from "../machine.ts";
+import { mayLeaveCopy, type Machine } from "../machine.ts";
 import type { SetPlan } from "./draft.ts";
 import { allMembers, type Member } from "./members.ts";
 import { isLeaving, machineOf } from "./phase.ts";
@@ -77,10 +77,9 @@ function podless(world: World, plan: SetPlan): readonly Member[] {
   });
 }
 
-function endsAsleep({ machines }: World, member: Member): boolean {
+function endsAsleep({ machines }: World, { podName }: Member): boolean {
   return machines.some(
-    ({ podName, terminating, sleepKey, disrupted }) =>
-      podName === member.podName && terminating && (sleepKey || disrupted),
+    (machine) => machine.podName === podName && machine.terminating && mayLeaveCopy(machine),
   );
 }
 
