@@ -163,8 +163,8 @@ class Play {
   async #readMessages(): Promise<void> {
     for (const { metadata, status } of this.world.sets()) {
       const degraded = status?.conditions?.find(({ type }) => type === "Degraded");
-      if (degraded?.status !== "True" || degraded.reason !== "SnapshotMissing") continue;
-      const pod = /^(\S+) should sleep/.exec(degraded.message)?.[1] ?? "";
+      const pod = /(\S+) should sleep in/.exec(degraded?.message ?? "")?.[1];
+      if (degraded?.status !== "True" || pod === undefined) continue;
       assert.ok(!this.world.kubelet.isMissed(`vk-lab-${pod}`), degraded.message);
       const annotations = { "cocoonset.cocoonstack.io/boot-fresh": pod };
       await this.world.patch(cocoonSets, metadata.name ?? "", { metadata: { annotations } });

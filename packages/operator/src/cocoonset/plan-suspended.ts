@@ -47,10 +47,11 @@ export function planSuspended(draft: Draft): SetPlan {
 
 /** A fork that was not made before its source fell asleep, or a main agent that waits for a node nobody wants. */
 function cannotBoot({ world }: Draft, machine: Machine): boolean {
-  if (machine.failed || !neverLived(machine)) return false;
-  if (machine.vm.forkFrom !== "") return true;
+  if (machine.failed) return false;
   const wanted = world.set.spec.nodeName ?? "";
-  return machine.role === "main" && machine.node === "" && requiredNode(machine.pod) !== wanted;
+  // Without a node there is nothing of it anywhere but its copy.
+  const misplaced = machine.role === "main" && machine.node === "" && requiredNode(machine.pod) !== wanted;
+  return misplaced || (machine.vm.forkFrom !== "" && neverLived(machine));
 }
 
 /** False while the main agent is neither there nor known to sleep. */
