@@ -221,8 +221,9 @@ suite("installed", { concurrency: 4 }, () => {
     await nap("wake");
     await reaches(world, legacyHibernations, "nap", (status) => assert.equal(status.phase, "Active"));
     await connection.delete(legacyHibernations, { namespace, name: "nap" }, { signal });
-    await eventually(async () =>
-      assert.equal((await connection.list(hibernations, { namespace, signal })).items.length, 0),
+    await eventually(
+      async () => assert.equal((await connection.list(hibernations, { namespace, signal })).items.length, 0),
+      { timeoutMs: 60_000 },
     );
     await world.apply(pod, { podRef: { name: pod }, desire: "Hibernate" }, hibernations);
     await world.hibernationReaches(pod, "Hibernated");

@@ -2,6 +2,7 @@
 import {
   addressCondition,
   connectionTypeOf,
+  findCondition,
   readVmSpec,
   setConditions,
   subAgentSelector,
@@ -169,10 +170,11 @@ function connTypeOf({ pod, runtime }: Machine): ConnectionType {
   });
 }
 
-/** Only for sets with static toolboxes that came without an address. */
+/** Only for sets with static toolboxes that came, or once came, without an address. */
 function addressConditions(world: World, generation: number): ConditionReport[] {
   const awaiting = world.members.toolboxes.filter(({ spec }) => spec.mode === "static" && spec.awaitAddress);
-  if (awaiting.length === 0) return [];
+  const shown = findCondition(world.set.status?.conditions, "AddressesKnown") !== undefined;
+  if (awaiting.length === 0 && !shown) return [];
   const waiting = awaiting.filter((member) => {
     const { vmId = "", ip = "" } = machineOf(world, member)?.runtime ?? {};
     return vmId === "" || ip === "";

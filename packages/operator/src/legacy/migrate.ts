@@ -56,9 +56,14 @@ export async function migrateLegacy(options: MigrateOptions): Promise<readonly s
       signal: options.signal,
       limit: 500,
     }))
-      for (const object of [...items].sort(byAge)) lines.push(await migrate(options, kind, object));
+      for (const object of items.filter(isThere).sort(byAge))
+        lines.push(await migrate(options, kind, object));
   }
   return lines;
+}
+
+function isThere({ metadata }: CustomObject): boolean {
+  return metadata.deletionTimestamp === undefined;
 }
 
 /** Of two for one pod the older was the one that counted. */
