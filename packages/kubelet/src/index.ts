@@ -27,9 +27,11 @@ export type {
   Pod,
   PodCondition,
   PodProvider,
+  PodReport,
   PodSpec,
   PodStatus,
   ProviderOptions,
+  ReportPod,
   ResourceRequirements,
 } from "./provider.ts";
 export type { CommandEnd, CommandIo, StreamTimes, TerminalSize } from "./stream/index.ts";

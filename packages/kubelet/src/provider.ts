@@ -89,6 +89,16 @@ export interface PodStatus {
   readonly observedGeneration?: number;
 }
 
+/** What a provider has to say of a pod. */
+export interface PodReport {
+  readonly status: PodStatus;
+  /** Annotations that change in the same write; null removes one. */
+  readonly annotations?: Readonly<Record<string, string | null>>;
+}
+
+/** Resolves when this report, or a newer one, is at the API server, or when nobody is left to read it. */
+export type ReportPod = (key: ObjectKey, uid: string, report: PodReport) => Promise<void>;
+
 export interface PodCondition {
   readonly type: string;
   readonly status: "True" | "False" | "Unknown";
@@ -153,11 +163,8 @@ export interface PodProvider {
   /** What the provider knows; never asks the API server. */
   getPod(key: ObjectKey): Promise<Pod | undefined>;
   getPods(): Promise<readonly Pod[]>;
-  /**
-   * Called once, before any work: the provider reports each change of a pod's status through the callback. What it
-   * returns resolves when this status, or a newer one, is at the API server, or when nobody is left to read it.
-   */
-  onPodStatus(report: (key: ObjectKey, uid: string, status: PodStatus) => Promise<void>): void;
+  /** Called once, before any work: the provider reports each change of a pod's status through the callback. */
+  onPodStatus(report: ReportPod): void;
 
   logs?(target: ContainerTarget, options: LogOptions): Promise<Readable>;
   /** Runs until the output is complete; returns the exit code. */

@@ -3,7 +3,7 @@
  * The time is published on the pod when a machine has been idle for a while, and removed as soon as it is not; a
  * machine that stays as it is costs no write.
  */
-import { annotation } from "@cocoon/contract";
+import { annotation, readHibernate } from "@cocoon/contract";
 import { messageOf, sleep, type Abortable, type Logger } from "@cocoon/core";
 import { keyText } from "@cocoon/kube";
 import type { VmRuntime, VmStats } from "@cocoon/vm";
@@ -70,55 +70,81 @@ export interface IdleWatchOptions extends Abortable {
 export async function watchIdle(options: IdleWatchOptions): Promise<void> {
   const { settings, signal } = options;
   if (settings.sampleMs === 0) return;
-  const memories = new WeakMap<Seat, Memory>();
+  const watch = new IdleWatch(options);
   while (await sleep(settings.sampleMs, { signal }))
-    for (const seat of options.seats()) await tryLook(options, memories, seat);
+    for (const seat of options.seats()) await watch.tryLook(seat);
 }
 
-async function tryLook(
-  options: IdleWatchOptions,
-  memories: WeakMap<Seat, Memory>,
-  seat: Seat,
-): Promise<void> {
-  try {
-    await look(options, memories, seat);
-  } catch (error) {
-    options.log.debug({ pod: keyText(seat.key), error: messageOf(error) }, "idleness not found out");
+class IdleWatch {
+  readonly #options: IdleWatchOptions;
+  readonly #memories = new WeakMap<Seat, Memory>();
+  /** What was found out waits for its turn at that seat. */
+  readonly #publishing = new WeakSet<Seat>();
+
+  constructor(options: IdleWatchOptions) {
+    this.#options = options;
+  }
+
+  async tryLook(seat: Seat): Promise<void> {
+    try {
+      await this.#look(seat);
+    } catch (error) {
+      this.#say(seat, error);
+    }
+  }
+
+  async #look(seat: Seat): Promise<void> {
+    const { runtime, settings, signal } = this.#options;
+    const { showing } = seat;
+    if (showing?.kind !== "live" || !showing.ready || showing.vmId === "" || isLeaving(seat)) {
+      this.#memories.delete(seat);
+      return;
+    }
+    const [vm, stats] = await Promise.all([
+      runtime.inspect(showing.vmId, { signal }),
+      runtime.stats(showing.vmId, { signal }),
+    ]);
+    const { carried, open: openStreams } = seat.use;
+    const sample: Sample = { stats, cpus: vm.config.cpus, carried, openStreams };
+    const identity = `${vm.id} ${vm.epoch}`;
+    const known = this.#memories.get(seat);
+    const last = known?.vm === identity ? known : undefined;
+    const idle = last !== undefined && isIdleBetween(last.sample, sample, settings);
+    this.#memories.set(seat, {
+      vm: identity,
+      sample,
+      idleSamples: idle ? last.idleSamples + 1 : 0,
+      since: idle ? last.since : secondsOf(stats.at),
+    });
+    if (!last) return;
+    const published = seat.writer.pod.metadata.annotations?.[annotation.idleSince];
+    const wanted = wantedText(idle, { samples: last.idleSamples + 1, since: last.since, published });
+    if (wanted !== published) this.#publish(seat, wanted);
+  }
+
+  /** Nobody else's machine waits until this one is free. */
+  #publish(seat: Seat, wanted: string | undefined): void {
+    if (this.#publishing.has(seat)) return;
+    this.#publishing.add(seat);
+    const { signal } = this.#options;
+    const written = seat.exclusively(async () => {
+      if (!seat.ended && !isLeaving(seat))
+        await seat.writer.write({ [annotation.idleSince]: wanted ?? null }, { signal });
+    });
+    void written
+      .catch((error: unknown) => this.#say(seat, error))
+      .finally(() => this.#publishing.delete(seat));
+  }
+
+  #say(seat: Seat, error: unknown): void {
+    this.#options.log.debug({ pod: keyText(seat.key), error: messageOf(error) }, "idleness not published");
   }
 }
 
-async function look(
-  { runtime, settings, signal }: IdleWatchOptions,
-  memories: WeakMap<Seat, Memory>,
-  seat: Seat,
-): Promise<void> {
-  const { showing } = seat;
-  if (showing?.kind !== "live" || !showing.ready || showing.vmId === "") {
-    memories.delete(seat);
-    return;
-  }
-  const [vm, stats] = await Promise.all([
-    runtime.inspect(showing.vmId, { signal }),
-    runtime.stats(showing.vmId, { signal }),
-  ]);
-  const { carried, open: openStreams } = seat.use;
-  const sample: Sample = { stats, cpus: vm.config.cpus, carried, openStreams };
-  const known = memories.get(seat);
-  const last = known?.vm === `${vm.id} ${vm.epoch}` ? known : undefined;
-  const idle = last !== undefined && isIdleBetween(last.sample, sample, settings);
-  const published = seat.writer.pod.metadata.annotations?.[annotation.idleSince];
-  memories.set(seat, {
-    vm: `${vm.id} ${vm.epoch}`,
-    sample,
-    idleSamples: idle ? last.idleSamples + 1 : 0,
-    since: idle ? last.since : secondsOf(stats.at),
-  });
-  if (!last) return;
-  const wanted = wantedText(idle, { samples: last.idleSamples + 1, since: last.since, published });
-  if (wanted === published) return;
-  await seat.exclusively(async () => {
-    if (!seat.ended) await seat.writer.write({ [annotation.idleSince]: wanted ?? null }, { signal });
-  });
+/** It falls asleep or ends: whether it is idle interests nobody. */
+function isLeaving({ writer }: Seat): boolean {
+  const { annotations, deletionTimestamp } = writer.pod.metadata;
+  return readHibernate(annotations) || deletionTimestamp !== undefined;
 }
 
 /** A time that is published stays while the machine is idle, also over a restart of ours. */

@@ -38,10 +38,6 @@ export class PodWriter {
     return this.#pod;
   }
 
-  async recordVm(vm: { readonly vmId: string; readonly ip: string }, options: Abortable): Promise<void> {
-    await this.write(this.vmTexts(vm), options);
-  }
-
   /** The annotations that say which VM it is and where; an address that is not known any more is removed. */
   vmTexts(vm: { readonly vmId: string; readonly ip: string }): Wanted {
     return { [annotation.ip]: null, ...writeVmRuntime(vm) };
@@ -60,16 +56,23 @@ export class PodWriter {
     report: { readonly state: LifecycleState; readonly message?: string; readonly more?: Wanted },
     options: Abortable,
   ): Promise<boolean> {
+    const texts = this.lifecycleTexts(report);
+    await this.write({ ...texts, ...report.more }, options);
+    return texts !== undefined;
+  }
+
+  /** All keys of the lifecycle; undefined for an older report, or where a failure sticks. */
+  lifecycleTexts(report: { readonly state: LifecycleState; readonly message?: string }): Wanted | undefined {
     const { annotations } = this.#pod.metadata;
     const published = readLifecycle(annotations);
     const observedGeneration = Math.max(readGeneration(annotations), published.observedGeneration);
     const next = { state: report.state, observedGeneration, message: report.message ?? "" };
-    if (!mayReplace(published, next)) {
-      if (report.more) await this.write(report.more, options);
-      return false;
-    }
-    await this.write({ ...lifecyclePatch(next).metadata.annotations, ...report.more }, options);
-    return true;
+    return mayReplace(published, next) ? lifecyclePatch(next).metadata.annotations : undefined;
+  }
+
+  /** What of it is not written yet. */
+  changesOf(wanted: Wanted): Wanted {
+    return annotationPatch(this.#pod.metadata.annotations, wanted)?.metadata.annotations ?? {};
   }
 
   async write(wanted: Wanted, { signal }: Abortable): Promise<void> {
@@ -91,11 +94,11 @@ export class PodWriter {
         await sleep(pauseMs, { signal });
       }
     }
-    this.#take(body.metadata.annotations);
+    this.took(body.metadata.annotations);
   }
 
   /** Only what we wrote: what others changed meanwhile comes by the watch, and is then seen as a change. */
-  #take(changes: Wanted): void {
+  took(changes: Wanted): void {
     const annotations = merged(this.#pod.metadata.annotations ?? {}, changes);
     this.#pod = { ...this.#pod, metadata: { ...this.#pod.metadata, annotations } };
   }

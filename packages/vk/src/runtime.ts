@@ -35,8 +35,8 @@ export async function openRuntime(config: VkConfig, context: RuntimeContext): Pr
  * An external command that somebody installed holds the host's VMs, so it wins; our own `cocoon` works on the same
  * files as the built-in engine, which can do more.
  */
-async function chooseRuntime(
-  { runtime, cocoonBin }: VkConfig,
+export async function chooseRuntime(
+  { runtime, cocoonBin }: Pick<VkConfig, "runtime" | "cocoonBin">,
   { signal }: Abortable,
 ): Promise<"qemu" | "cocoon"> {
   if (runtime !== "auto") return runtime;

@@ -95,7 +95,7 @@ export async function startVk(options: VkOptions): Promise<RunningVk> {
     ping: options.ping,
     log,
     signal,
-    settings: settingsOf(options),
+    settings: await settingsOf(options, { signal }),
     ...(options.beforeStep ? { beforeStep: options.beforeStep } : {}),
   });
   stack.defer(() => machines.stop());
@@ -146,8 +146,9 @@ async function openRegistrySide(
   return openSnapshots({ ...rest, registry: client, runtime, node: node.name, metrics });
 }
 
-function settingsOf(options: VkOptions): ProviderParts["settings"] {
-  const { node, ssh } = options;
+async function settingsOf(options: VkOptions, { signal }: Abortable): Promise<ProviderParts["settings"]> {
+  const { node, ssh, runtime } = options;
+  const { can } = await runtime.describe({ signal });
   return {
     node: node.name,
     status: { hostIp: node.ip, hibernatedPhase: options.hibernatedPhase ?? "Running" },
@@ -164,5 +165,6 @@ function settingsOf(options: VkOptions): ProviderParts["settings"] {
     restoreMode: options.restoreMode ?? "mmap",
     snapshotConfigMap: options.snapshotConfigMap ?? "legacy",
     macosBin: options.macosBin ?? "",
+    freezes: can.saveFrozen ?? true,
   };
 }

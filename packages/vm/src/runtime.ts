@@ -180,6 +180,8 @@ export interface RuntimeDescription {
     readonly display: boolean;
     readonly forward: boolean;
     readonly restoreStopped: boolean;
+    /** False: a save always lets the guest go on. Absent means true. */
+    readonly saveFrozen?: boolean;
   };
   /** Where the VM records live, for `df`. */
   readonly rootDirectory: string;

@@ -195,6 +195,23 @@ test("a provider that fails is asked again, says so in events and status, and ot
   );
 });
 
+test("a pod whose creation takes its time is shown as being created, then as it is", async () => {
+  await using node = await start();
+  await using namespace = await cluster.newNamespace();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  node.provider.holdCreate = promise;
+  await apply(namespace.name, {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name: "slow" },
+    spec: podSpec(node.name),
+  });
+  const shown = async () => (await cluster.kubectl(["get", "pod", "slow", "-n", namespace.name])).stdout;
+  await eventually(async () => assert.match(await shown(), /0\/1 +ContainerCreating/));
+  resolve();
+  await eventually(async () => assert.match(await shown(), /1\/1 +Running/));
+});
+
 test("a pod stays until the provider is done with it, also when that fails for a while", async () => {
   await using node = await start();
   await using namespace = await cluster.newNamespace();

@@ -1,24 +1,26 @@
 /** A provider whose pods exist in memory only, run at once, and can be told to fail. */
 import { keyText, type ObjectKey } from "@cocoon/kube";
-import type { Pod, PodProvider, PodStatus } from "@cocoon/kubelet";
+import type { Pod, PodProvider, PodStatus, ReportPod } from "@cocoon/kubelet";
 
 export class MemoryProvider implements PodProvider {
   readonly pods = new Map<string, Pod>();
   readonly calls: string[] = [];
   failCreate: Error | undefined;
   failDelete: Error | undefined;
-  #report: (key: ObjectKey, uid: string, status: PodStatus) => void = () => undefined;
+  /** Creating waits for it. */
+  holdCreate: Promise<void> | undefined;
+  #report: ReportPod = () => Promise.resolve();
 
-  onPodStatus(report: (key: ObjectKey, uid: string, status: PodStatus) => void): void {
+  onPodStatus(report: ReportPod): void {
     this.#report = report;
   }
 
-  createPod(pod: Pod): Promise<void> {
+  async createPod(pod: Pod): Promise<void> {
     this.calls.push(`create ${pod.metadata.name}`);
-    if (this.failCreate) return Promise.reject(this.failCreate);
+    await this.holdCreate;
+    if (this.failCreate) throw this.failCreate;
     this.pods.set(keyText(keyOf(pod)), pod);
-    this.#report(keyOf(pod), pod.metadata.uid ?? "", runningStatus(pod));
-    return Promise.resolve();
+    void this.#report(keyOf(pod), pod.metadata.uid ?? "", { status: runningStatus(pod) });
   }
 
   updatePod(pod: Pod): Promise<void> {

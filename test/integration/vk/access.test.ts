@@ -155,6 +155,11 @@ for (const client of clients)
         answers,
         Array.from({ length: connections }, () => true),
       );
+      const large = Buffer.alloc(6 * 1024 * 1024, "more than is buffered on the way");
+      assert.ok(
+        (await talk(echo, large)).equals(large),
+        "a guest that is slower than its client is waited for",
+      );
       assert.equal((await talk(closed, Buffer.from("x"))).length, 0);
       assert.equal((await talk(echo, Buffer.from("still here"))).toString(), "still here");
     });

@@ -1,6 +1,7 @@
 /** What machines do by themselves and on request: liveness, idleness, lists for older controllers, refusals. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createRegistry } from "@cocoon/core";
 import { eventually, sharedControlPlane } from "@cocoon/testkit";
 import { machinePod, openWorld, runMachine, type World } from "./test-vk.ts";
 
@@ -53,7 +54,8 @@ test("a machine whose livenessProbe fails is reset in place, and that is counted
 
 test("since when a machine is idle stands on its pod, until somebody uses it", async () => {
   await using world = await openWorld(cluster);
-  const node = await world.newNode({ changes: { idle: { sampleMs: 100, cpuPercent: 2 } } });
+  const metrics = createRegistry("test");
+  const node = await world.newNode({ changes: { metrics, idle: { sampleMs: 100, cpuPercent: 2 } } });
   const vmName = `vk-${world.namespace.name}-demo`;
   await world.apply(machinePod("demo", node.name, runMachine(vmName)));
   await reaches(world, "demo", "ready");
@@ -63,6 +65,11 @@ test("since when a machine is idle stands on its pod, until somebody uses it", a
     assert.match(text ?? "", /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
     return text;
   });
+  const labels = `vm="${vmName}",pod="demo",namespace="${world.namespace.name}",backend=""`;
+  const scraped = await metrics.metrics();
+  assert.ok(scraped.includes(`vk_cocoon_vm_cpu_seconds_total{${labels}} 0.001\n`), scraped);
+  assert.match(scraped, /vk_cocoon_node_storage_total_bytes [1-9]/);
+  metrics.clear();
   await node.kill();
   await node.start();
   await eventually(() => assert.ok(node.host.calls.filter((call) => call === "stats").length > 5));

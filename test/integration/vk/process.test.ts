@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { eventually, sharedControlPlane, tier } from "@cocoon/testkit";
 import { demoMachine, demoPod, reaches } from "./real-guest.ts";
 import { openWorld } from "./test-vk.ts";
@@ -100,6 +101,71 @@ async function moveToAnotherHost(): Promise<void> {
   assert.equal(await world.pod("demo"), undefined);
   assert.deepEqual(await other.guests(), []);
 }
+
+/** Our own command stands in for the external one: it speaks the same language. */
+async function byTheCommand(): Promise<void> {
+  const command = fileURLToPath(import.meta.resolve("../../../packages/vm/src/main.ts"));
+  const env = { VK_RUNTIME: "cocoon", VK_COCOON_BIN: command };
+  const options = { cluster, registryUrl: world.server.url, token: world.token, env };
+  const other = stack.use(await openVkHost(options));
+  await other.start();
+  const name = `vk-${world.namespace.name}-command`;
+  await world.apply(demoPod("command", other.name, demoMachine(name)));
+  await reaches(world, "command", "ready");
+  const boot = async () => {
+    const words = ["exec", "command", "-n", world.namespace.name, "--"];
+    const ran = await cluster.kubectl([...words, "cat", "/proc/sys/kernel/random/boot_id"]);
+    assert.equal(ran.code, 0, ran.stderr);
+    return ran.stdout;
+  };
+  const before = await boot();
+  await world.annotate("command", `${hibernate}=true`);
+  await reaches(world, "command", "hibernated");
+  assert.deepEqual(await other.guests(), []);
+  await world.annotate("command", `${hibernate}-`);
+  await reaches(world, "command", "ready");
+  assert.equal(await boot(), before);
+  await cluster.kubectl(["delete", "pod", "command", "-n", world.namespace.name, "--timeout=120s"]);
+  assert.deepEqual(await other.guests(), []);
+}
+
+async function manyMachines(): Promise<void> {
+  const other = stack.use(await openVkHost({ cluster, registryUrl: world.server.url, token: world.token }));
+  await other.start();
+  const names = Array.from({ length: 20 }, (_each, index) => `m${index}`);
+  const vmOf = (name: string) => `vk-${world.namespace.name}-${name}`;
+  for (const name of names) {
+    // One boots; the others go on from where it is, which is quicker.
+    const source = name === "m0" ? {} : { "vm.cocoonstack.io/fork-from": vmOf("m0") };
+    const policy = { "cocoonset.cocoonstack.io/snapshot-policy": "never" };
+    await world.apply(demoPod(name, other.name, { ...demoMachine(vmOf(name)), ...policy, ...source }));
+    if (name === "m0") await reaches(world, name, "ready");
+  }
+  for (const name of names) await reaches(world, name, "ready");
+  const before = await other.guestPids();
+  assert.equal(before.length, names.length);
+  await other.kill();
+  assert.deepEqual(await other.guestPids(), before, "the VMs do not care");
+  await other.start();
+  const settled = (text: string) => (text.match(/"msg":"machine adopted"/g) ?? []).length;
+  await eventually(async () => assert.ok(settled(await other.log()) >= names.length), { timeoutMs: 120_000 });
+  assert.deepEqual(await other.guestPids(), before);
+  for (const name of names) {
+    const pod = await world.pod(name);
+    assert.equal(pod?.metadata.annotations["vm.cocoonstack.io/lifecycle-state"], "ready");
+    assert.equal(pod?.status.containerStatuses?.[0]?.restartCount, 0);
+  }
+  const inNamespace = ["-n", world.namespace.name];
+  const ran = await cluster.kubectl(["exec", "m19", ...inNamespace, "--", "hostname"]);
+  assert.equal(ran.stdout.trim(), vmOf("m19"));
+  await cluster.kubectl(["delete", "pod", ...names, ...inNamespace, "--timeout=240s"]);
+  assert.deepEqual(await other.guestPids(), []);
+}
+
+if (tier() === "full")
+  test("twenty machines outlive their kubelet and are adopted by the next", manyMachines);
+
+if (tier() === "full") test("the same machines by an external cocoon command", byTheCommand);
 
 if (tier() === "full")
   test("asleep on one host, awake on another with a store of its own", moveToAnotherHost);

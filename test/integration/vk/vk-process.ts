@@ -4,7 +4,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
-import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { issueCertificate } from "@cocoon/controlplane";
 import { eventually, temporaryDirectory, type TestCluster } from "@cocoon/testkit";
@@ -18,8 +18,9 @@ export interface VkHost extends AsyncDisposable {
   /** Names the step before which it kills itself, and waits for that. */
   killBefore(step: string, work: () => Promise<void>): Promise<void>;
   kill(): Promise<void>;
-  /** QEMU processes of this host. */
+  /** QEMU processes of this host, by VM. */
   guests(): Promise<readonly string[]>;
+  guestPids(): Promise<readonly number[]>;
   log(): Promise<string>;
 }
 
@@ -80,7 +81,7 @@ export async function openVkHost(options: VkHostOptions): Promise<VkHost> {
       await writeFile(at("kill-before"), "");
       const log = openSync(at("log"), "a");
       const worker = join(import.meta.dirname, "vk-worker.ts");
-      child = spawn(process.execPath, [worker, at("kill-before")], { env, stdio: ["ignore", log, log] });
+      child = spawn(process.execPath, [worker, at("kill-before")], { env, stdio: ["pipe", log, log] });
       closeSync(log);
       const begun = (await readFile(at("log"), "utf8")).length;
       await eventually(
@@ -104,9 +105,23 @@ export async function openVkHost(options: VkHostOptions): Promise<VkHost> {
     },
     kill,
     guests: () => qemuProcessesIn(root),
+    guestPids: () => pidsBelow(root),
     log: () => readFile(at("log"), "utf8"),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
+}
+
+/** Processes that work below a directory: a VM's process does, and nothing else. */
+async function pidsBelow(directory: string): Promise<readonly number[]> {
+  const found = await Promise.all(
+    (await readdir("/proc"))
+      .filter((name) => /^\d+$/.test(name))
+      .map(async (pid) => {
+        const cwd = await readlink(`/proc/${pid}/cwd`).catch(() => "");
+        return cwd.startsWith(directory) ? [Number(pid)] : [];
+      }),
+  );
+  return found.flat().toSorted((left, right) => left - right);
 }
 
 async function writeServingPair(

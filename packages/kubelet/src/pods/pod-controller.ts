@@ -19,7 +19,7 @@ import {
   type Source,
 } from "@cocoon/kube/controller";
 import { MissingEnvironment, type ResolvedEnvironment } from "../environment/resolve.ts";
-import type { Pod, PodProvider, PodStatus } from "../provider.ts";
+import type { Pod, PodProvider, PodReport } from "../provider.ts";
 import { isTerminal, samePod } from "./compare-pods.ts";
 import { failedAttemptStatus, pendingStatus, rejectedStatus, statusPatch } from "./pod-status.ts";
 import { findMisfit } from "./resource-fit.ts";
@@ -50,6 +50,9 @@ export interface PodController extends AsyncDisposable {
 /** VMs may take long to save and push: a provider has its own deadlines, this one only ends what hangs. */
 const maxReconcileMs = 60 * 60_000;
 
+/** How long a provider may take until the pod is shown as being created. */
+const pendingAfterMs = 250;
+
 export function startPodController(options: PodControllerOptions): PodController {
   return new RunningPods(options);
 }
@@ -61,16 +64,24 @@ class RunningPods implements PodController {
   /** The newest word of the provider, until it is written. */
   readonly #reported = new Map<
     string,
-    { readonly uid: string; readonly status: PodStatus; readonly written: readonly (() => void)[] }
+    PodReport & { readonly uid: string; readonly written: readonly (() => void)[] }
   >();
+  /** Answers to our own writes, until the cache has them: what was just written is not what was before. */
+  readonly #answers = new Map<string, Pod>();
 
   constructor(options: PodControllerOptions) {
     this.#options = options;
     const { provider, source, log, signal, concurrency = 32, registry } = options;
-    provider.onPodStatus((key, uid, status) => {
+    provider.onPodStatus((key, uid, report) => {
       const { promise, resolve } = Promise.withResolvers<void>();
-      const waiting = this.#reported.get(keyText(key))?.written ?? [];
-      this.#reported.set(keyText(key), { uid, status, written: [...waiting, resolve] });
+      const waiting = this.#reported.get(keyText(key));
+      const before = waiting?.uid === uid ? waiting.annotations : {};
+      this.#reported.set(keyText(key), {
+        uid,
+        status: report.status,
+        annotations: { ...before, ...report.annotations },
+        written: [...(waiting?.written ?? []), resolve],
+      });
       this.#statusWork.enqueue(key);
       return promise;
     });
@@ -121,7 +132,10 @@ class RunningPods implements PodController {
     const known = await provider.getPod(key);
     if (known && known.metadata.uid !== wanted?.metadata.uid)
       await this.#call("Delete", known, () => provider.deletePod(known, { signal }));
-    if (!wanted) return settled;
+    if (!wanted) {
+      this.#answers.delete(keyText(key));
+      return settled;
+    }
     if (wanted.metadata.deletionTimestamp) return this.#remove(wanted, signal);
     if (isTerminal(wanted)) return settled;
     const current = known?.metadata.uid === wanted.metadata.uid ? known : undefined;
@@ -131,15 +145,29 @@ class RunningPods implements PodController {
 
   /** Creates the pod at the provider, or tells it what changed. */
   async #bring(wanted: Pod, current: Pod | undefined, signal: AbortSignal): Promise<void> {
-    const { provider, hostIp } = this.#options;
+    const { provider } = this.#options;
     if (!current && (await this.#rejects(wanted, signal))) return;
     const resolved = await this.#resolve(wanted, signal);
     if (current && !samePod(current, resolved)) {
       await this.#call("Update", wanted, () => provider.updatePod(resolved, { signal }));
     }
     if (current) return;
-    if (!wanted.status?.containerStatuses) await this.#write(wanted, pendingStatus(wanted, hostIp()), signal);
+    using _pending = this.#showPendingLater(wanted);
     await this.#call("Create", wanted, () => provider.createPod(resolved, { signal }));
+  }
+
+  /** A provider that is quick speaks for itself; people who wait for one that is not are told that it is at work. */
+  #showPendingLater(pod: Pod): Disposable {
+    const { namespace, name = "", uid = "" } = pod.metadata;
+    const key = { namespace, name };
+    const show = () => {
+      if (this.#reported.has(keyText(key)) || this.#newest(pod).status?.containerStatuses) return;
+      const status = pendingStatus(pod, this.#options.hostIp());
+      this.#reported.set(keyText(key), { uid, status, annotations: {}, written: [] });
+      this.#statusWork.enqueue(key);
+    };
+    const timer = setTimeout(show, pendingAfterMs).unref();
+    return { [Symbol.dispose]: () => clearTimeout(timer) };
   }
 
   async #remove(pod: Pod, signal: AbortSignal): Promise<Outcome> {
@@ -163,7 +191,7 @@ class RunningPods implements PodController {
     const misfit = findMisfit(pod, source.list(), allocatable());
     if (!misfit) return false;
     events.record(referenceTo(pods, pod), { type: "Warning", ...misfit });
-    await this.#write(pod, rejectedStatus(misfit.reason, misfit.message), signal);
+    await this.#write(pod, { status: rejectedStatus(misfit.reason, misfit.message) }, signal);
     return true;
   }
 
@@ -180,7 +208,8 @@ class RunningPods implements PodController {
           reason: error.reason,
           message: error.message,
         });
-        await this.#write(pod, failedAttemptStatus(pod, "CreateContainerConfigError", error.message), signal);
+        const status = failedAttemptStatus(pod, "CreateContainerConfigError", error.message);
+        await this.#write(pod, { status }, signal);
       }
       throw error;
     }
@@ -207,7 +236,7 @@ class RunningPods implements PodController {
       if (what === "Create")
         await this.#write(
           pod,
-          failedAttemptStatus(pod, "ProviderFailed", messageOf(error)),
+          { status: failedAttemptStatus(pod, "ProviderFailed", messageOf(error)) },
           AbortSignal.timeout(10_000),
         );
       throw error;
@@ -219,24 +248,36 @@ class RunningPods implements PodController {
     const report = this.#reported.get(text);
     const pod = this.#options.source.get(key);
     if (report && pod && pod.metadata.uid === report.uid && !isTerminal(pod))
-      await this.#write(pod, report.status, signal);
+      await this.#write(pod, report, signal);
     for (const written of report?.written ?? []) written();
     if (this.#reported.get(text) === report) this.#reported.delete(text);
     return settled;
   }
 
-  async #write(pod: Pod, status: PodStatus, signal: AbortSignal): Promise<void> {
-    const { client, source } = this.#options;
+  /** As the API server last had it, as far as anybody here knows. */
+  #newest(pod: Pod): Pod {
     const { namespace, name = "" } = pod.metadata;
-    const newest = source.get({ namespace, name }) ?? pod;
-    const body = statusPatch(newest, status, new Date());
+    const text = keyText({ namespace, name });
+    const cached = this.#options.source.get({ namespace, name }) ?? pod;
+    const answer = this.#answers.get(text);
+    if (!answer) return cached;
+    const isAhead = answer.metadata.uid === cached.metadata.uid && versionOf(answer) > versionOf(cached);
+    if (!isAhead) this.#answers.delete(text);
+    return isAhead ? answer : cached;
+  }
+
+  async #write(pod: Pod, report: PodReport, signal: AbortSignal): Promise<void> {
+    const { client } = this.#options;
+    const { namespace, name = "" } = pod.metadata;
+    const body = statusPatch(this.#newest(pod), report, new Date());
     if (!body) return;
     try {
-      await client.patch(
+      const answer = await client.patch(
         pods,
         { key: { namespace, name }, patch: { type: "merge", body } },
         { signal, subresource: "status" },
       );
+      this.#answers.set(keyText({ namespace, name }), answer);
     } catch (error) {
       // Gone, or another pod of that name by now (its uid is refused): nobody is left to be told.
       const replaced =
@@ -253,6 +294,11 @@ class RunningPods implements PodController {
     await this.#work.stop();
     await this.#statusWork.stop();
   }
+}
+
+/** Versions of one object grow. */
+function versionOf(pod: Pod): number {
+  return Number(pod.metadata.resourceVersion ?? 0);
 }
 
 /** Our own status writes come back as updates; only what a provider must hear of is work. */

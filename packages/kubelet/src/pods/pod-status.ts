@@ -1,6 +1,6 @@
 /** Statuses of pods that the kubelet itself writes, and the patch that brings a status to the API server. */
 import { isDeepStrictEqual } from "node:util";
-import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "../provider.ts";
+import type { Container, ContainerStatus, Pod, PodCondition, PodReport, PodStatus } from "../provider.ts";
 
 function waitingContainers(
   containers: readonly Container[],
@@ -51,8 +51,10 @@ export function rejectedStatus(reason: string, message: string): PodStatus {
 /**
  * A merge patch of the status alone, guarded by the pod's uid; undefined when it would change nothing. Conditions of
  * others (the scheduler's, the eviction API's) stay; a condition keeps its transition time while its status stays.
+ * Annotations are sent as they are: who reports them knows what is written better than any cache.
  */
-export function statusPatch(pod: Pod, wanted: PodStatus, now: Date): object | undefined {
+export function statusPatch(pod: Pod, report: PodReport, now: Date): object | undefined {
+  const { status: wanted, annotations = {} } = report;
   const conditions = mergeConditions(pod.status?.conditions ?? [], wanted.conditions ?? [], now);
   const status: Record<string, unknown> = { ...wanted, ...(wanted.conditions ? { conditions } : {}) };
   const before = (pod.status ?? {}) as Readonly<Record<string, unknown>>;
@@ -62,8 +64,12 @@ export function statusPatch(pod: Pod, wanted: PodStatus, now: Date): object | un
   const changed = Object.entries(status).filter(
     ([field, value]) => !isDeepStrictEqual(value ?? undefined, before[field] ?? undefined),
   );
-  if (changed.length === 0) return undefined;
-  return { metadata: { uid: pod.metadata.uid }, status: Object.fromEntries(changed) };
+  const annotated = Object.keys(annotations).length > 0;
+  if (changed.length === 0 && !annotated) return undefined;
+  return {
+    metadata: { uid: pod.metadata.uid, ...(annotated ? { annotations } : {}) },
+    status: Object.fromEntries(changed),
+  };
 }
 
 function mergeConditions(

@@ -83,7 +83,7 @@ test("a status patch holds what changed, keeps others' conditions, clears what i
   const now = new Date("2026-02-02T00:00:00.123Z");
   const patch = statusPatch(
     before,
-    { phase: "Running", conditions: [{ type: "Ready", status: "True" }] },
+    { status: { phase: "Running", conditions: [{ type: "Ready", status: "True" }] } },
     now,
   );
   assert.deepEqual(patch, {
@@ -113,9 +113,18 @@ test("a status patch holds what changed, keeps others' conditions, clears what i
     },
   );
   assert.equal(
-    statusPatch(applied, { phase: "Running", conditions: [{ type: "Ready", status: "True" }] }, new Date()),
+    statusPatch(
+      applied,
+      { status: { phase: "Running", conditions: [{ type: "Ready", status: "True" }] } },
+      new Date(),
+    ),
     undefined,
   );
+  const annotations = { "x/state": "ready", "x/old": null };
+  assert.deepEqual(statusPatch(applied, { status: { phase: "Running" }, annotations }, new Date()), {
+    metadata: { uid: "uid-a", annotations },
+    status: {},
+  });
 });
 
 test("a failed attempt waits, or is final where nothing is restarted", () => {

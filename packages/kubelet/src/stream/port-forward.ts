@@ -84,7 +84,7 @@ class PortForwarder {
     this.#times = options.times ?? defaultStreamTimes;
     this.#session = new SpdySession({
       transport,
-      overflow: "reset",
+      overflow: "resetStalled",
       idleTimeoutMs: this.#times.idleMs,
       pingIntervalMs: 10_000,
       onStream: (stream, headers) => this.#onStream(stream, headers),

@@ -1,7 +1,8 @@
 /**
  * A SPDY/3.1 connection as the side that accepts streams. Peers use no flow control: backpressure is the byte
  * stream's alone, so one unread stream can hold up all others. Each stream therefore buffers up to a cap; beyond it
- * either the whole connection pauses (exec: there is one reader) or that stream alone is reset (port-forward: many).
+ * the whole connection pauses until its reader has caught up. A slow reader is waited for; where there are many
+ * streams (port-forward), one whose reader takes nothing at all for a while is reset, and the others go on.
  */
 import { Duplex } from "node:stream";
 import { Fault, messageOf } from "@cocoon/core";
@@ -28,7 +29,9 @@ export interface SpdySessionOptions {
   readonly onStream: (stream: SpdyStream, headers: SpdyHeaders) => void;
   readonly maximumStreams?: number;
   readonly maximumBufferedBytes?: number;
-  readonly overflow: "pause" | "reset";
+  readonly overflow: "pause" | "resetStalled";
+  /** How long a reader may take nothing while its stream holds up the others. */
+  readonly stallMs?: number;
   readonly pingIntervalMs?: number;
   /** Nothing heard for this long: the connection is taken for dead. */
   readonly idleTimeoutMs?: number;
@@ -39,6 +42,7 @@ const defaults = {
   maximumBufferedBytes: 4 * 1024 * 1024,
   pingIntervalMs: 5_000,
   idleTimeoutMs: 4 * 3_600_000,
+  stallMs: 5_000,
 };
 /** 32 to 64 KiB measured best; smaller halves the throughput, larger is slower again. */
 const frameBytes = 32 * 1024;
@@ -81,7 +85,8 @@ export class SpdySession {
   readonly #streams = new Map<number, SpdyStream>();
   readonly #decoder = new HeaderDecoder();
   readonly #encoder = new EmptyHeaderEncoder();
-  readonly #blocked = new Set<SpdyStream>();
+  /** Streams whose readers are behind, and who looks whether they still read. */
+  readonly #blocked = new Map<SpdyStream, NodeJS.Timeout | undefined>();
   readonly #closed = new AbortController();
   #lastStreamId = 0;
   #lastHeard = performance.now();
@@ -139,16 +144,26 @@ export class SpdySession {
 
   #onFull(stream: SpdyStream): void {
     if (stream.readableLength < this.#options.maximumBufferedBytes) return;
-    if (this.#options.overflow === "reset") {
-      stream.reset(resetStatus.cancel);
+    if (!this.#blocked.has(stream)) this.#block(stream);
+    this.#options.transport.pause();
+  }
+
+  #block(stream: SpdyStream): void {
+    if (this.#options.overflow === "pause") {
+      this.#blocked.set(stream, undefined);
       return;
     }
-    this.#blocked.add(stream);
-    this.#options.transport.pause();
+    const before = stream.readableLength;
+    const look = () => {
+      if (stream.readableLength < before) this.#block(stream);
+      else stream.reset(resetStatus.cancel);
+    };
+    this.#blocked.set(stream, setTimeout(look, this.#options.stallMs).unref());
   }
 
   /** A reader took what a stream had buffered. */
   onDrained(stream: SpdyStream): void {
+    clearTimeout(this.#blocked.get(stream));
     if (!this.#blocked.delete(stream) || this.#blocked.size > 0) return;
     this.#options.transport.resume();
   }

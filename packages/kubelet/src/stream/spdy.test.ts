@@ -142,7 +142,10 @@ test("frames mean the same however they are cut into chunks", () => {
   );
 });
 
-function serve(overflow: "pause" | "reset", extra: { maximumBufferedBytes?: number } = {}) {
+function serve(
+  overflow: "pause" | "resetStalled",
+  extra: { maximumBufferedBytes?: number; stallMs?: number } = {},
+) {
   const [client, transport] = duplexPair();
   const streams: SpdyStream[] = [];
   const session = new SpdySession({
@@ -196,9 +199,28 @@ test("a refused stream is reset and the connection lives on", async () => {
   );
 });
 
+test("a slow reader is waited for, and nothing of what it reads is lost", async () => {
+  const filled = Buffer.alloc(64 * 1024, 1);
+  const { client, writer, streams } = serve("resetStalled", {
+    maximumBufferedBytes: 256 * 1024,
+    stallMs: 5_000, // between two pieces a slow reader takes far less, also on a busy machine
+  });
+  client.write(await writer.synStream(1, { streamtype: "data" }));
+  for (let round = 0; round < 32; round += 1)
+    client.write(Buffer.concat([dataHeader(1, filled.length), filled]));
+  client.write(dataHeader(1, 0, true));
+  await eventually(() => assert.equal(streams.length, 1));
+  let total = 0;
+  for await (const chunk of streams[0] ?? []) {
+    total += (chunk as Buffer).length;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  assert.equal(total, 32 * filled.length);
+});
+
 test("one unread stream is reset alone, or pauses the connection, as asked", async () => {
   const filled = Buffer.alloc(64 * 1024, 1);
-  const resetting = serve("reset", { maximumBufferedBytes: 256 * 1024 });
+  const resetting = serve("resetStalled", { maximumBufferedBytes: 256 * 1024, stallMs: 20 });
   resetting.client.write(await resetting.writer.synStream(1, { streamtype: "data" }));
   resetting.client.write(await resetting.writer.synStream(3, { streamtype: "data" }));
   for (let round = 0; round < 8; round += 1)
@@ -228,7 +250,7 @@ test("whatever bytes come, nothing crashes and the connection ends", async () =>
     fc.asyncProperty(
       fc.array(fc.oneof(anyFrame, fc.uint8Array({ maxLength: 60 })), { minLength: 1, maxLength: 8 }),
       async (parts) => {
-        const { client, session } = serve("reset");
+        const { client, session } = serve("resetStalled");
         for (const part of parts) client.write(Buffer.from(part));
         client.end();
         await eventually(() => assert.ok(session.closed.aborted));

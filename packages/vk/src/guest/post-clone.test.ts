@@ -15,9 +15,11 @@ test("a guest asks by DHCP with its new MAC", () => {
   assert.deepEqual(postCloneScript({ vm }).split("\n"), [
     "echo 3 > /proc/sys/vm/drop_caches",
     "echo vk-lab-web-0 > /etc/hostname",
+    "if [ -d /run/systemd/system ]; then",
     "rm -f /etc/systemd/network/10-*.network",
     "printf '[Match]\\nMACAddress=02:00:00:00:00:07\\n[Network]\\nDHCP=ipv4\\n[DHCPv4]\\nClientIdentifier=mac\\n' > /etc/systemd/network/10-020000000007.network",
     "systemctl restart systemd-networkd",
+    "fi",
   ]);
 });
 

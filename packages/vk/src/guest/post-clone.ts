@@ -16,9 +16,12 @@ export function postCloneScript({ vm }: PostCloneFacts): string {
     "echo 3 > /proc/sys/vm/drop_caches",
     `echo ${shellWords([vm.name])} > /etc/hostname`,
     ...(vm.hypervisor === "firecracker" ? vm.nics.flatMap(renameMac) : []),
+    // Other systems ask by DHCP when their link comes back, and that is all that is known of them.
+    "if [ -d /run/systemd/system ]; then",
     "rm -f /etc/systemd/network/10-*.network",
     ...(cloudImage ? cloudInit : vm.nics.map(networkFile)),
     "systemctl restart systemd-networkd",
+    "fi",
   ].join("\n");
 }
 

@@ -3,7 +3,7 @@ import { access } from "node:fs/promises";
 import { annotation, formatImageReference, latestTag, tryParseImageReference } from "@cocoon/contract";
 import { Fault, messageOf, type Abortable } from "@cocoon/core";
 import type { Vm } from "@cocoon/vm";
-import { cpuPolicyOf, readMachine, sizeOf, type Machine } from "../machine.ts";
+import { cpuPolicyOf, readMachine, sizeOf, type Machine, type MachineSize } from "../machine.ts";
 import type { PodWriter } from "../pod-writer.ts";
 import { canonicalDirectory } from "./clone-directory.ts";
 import { dropLocal } from "./local-snapshot.ts";
@@ -110,16 +110,33 @@ async function runImage(context: StepContext, machine: Machine, options: Abortab
   if (await isSnapshotImage(context, machine, options))
     throw new Fault("invalid", `${image} is a snapshot; use mode clone for it`);
   await runtime.images.pull(image, { force: forcePull, ...options });
+  const { minimumMemoryBytes, minimumStorageBytes } = await runtime.describe(options);
+  const size = atLeast(sizeOf(writer.pod, storage), { minimumMemoryBytes, minimumStorageBytes });
   return runtime.run(
     {
       ...commonSpec(context, machine),
-      ...sizeOf(writer.pod, storage),
+      ...size,
       image,
       os: os === "windows" || os === "android" ? os : "linux",
       login: { ...login, env: environmentOf(writer) },
     },
     options,
   );
+}
+
+/** An engine refuses what is too small for it; a pod that asks for less gets the least there is. */
+function atLeast(
+  size: MachineSize,
+  least: { readonly minimumMemoryBytes: number; readonly minimumStorageBytes: number },
+): MachineSize {
+  const { memoryBytes, storageBytes } = size;
+  return {
+    ...size,
+    ...(memoryBytes === undefined ? {} : { memoryBytes: Math.max(memoryBytes, least.minimumMemoryBytes) }),
+    ...(storageBytes === undefined
+      ? {}
+      : { storageBytes: Math.max(storageBytes, least.minimumStorageBytes) }),
+  };
 }
 
 function environmentOf({ pod }: PodWriter): Record<string, string> {

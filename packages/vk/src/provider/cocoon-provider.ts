@@ -10,8 +10,8 @@ import type {
   LogOptions,
   Pod,
   PodProvider,
-  PodStatus,
   ProviderOptions,
+  ReportPod,
   StatsSummary,
 } from "@cocoon/kubelet";
 import type { VmRuntime } from "@cocoon/vm";
@@ -84,7 +84,7 @@ export class CocoonProvider implements PodProvider {
     return Promise.resolve([...machines.seats()].map((seat) => machines.tracked(seat)));
   }
 
-  onPodStatus(report: (key: ObjectKey, uid: string, status: PodStatus) => Promise<void>): void {
+  onPodStatus(report: ReportPod): void {
     this.#options.machines.onPodStatus(report);
   }
 

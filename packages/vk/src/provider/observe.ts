@@ -12,6 +12,10 @@ export interface Sources {
   /** Undefined when no registry is configured. */
   readonly snapshots: Snapshots | undefined;
   readonly node: string;
+  /** Whether a save can leave a VM standing still. */
+  readonly freezes: boolean;
+  /** The last copy that was made here of the machine in question. */
+  readonly saved: { id: string | undefined };
 }
 
 export async function observeMachine(
@@ -38,6 +42,8 @@ export async function observeMachine(
     sealedDigest: slept && snapshots ? await snapshots.sealedDigest(vmName, options) : undefined,
     fromNodeFenced: slept ? await isFromNodeFenced(sources, slept, options) : false,
     hasRegistry: snapshots !== undefined,
+    freezes: sources.freezes,
+    savedNow: sources.saved.id,
   };
 }
 

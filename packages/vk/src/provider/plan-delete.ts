@@ -46,7 +46,7 @@ export function planDeletion(seen: SeenDeletion): DeletionStep {
   if (endsAsleep(seen)) return planEndAsleep(seen);
   if (!vm) return local && !machine.keepSnapshot ? { kind: "dropLocal" } : { kind: "settled" };
   if (machine.snapshotOnDelete && seen.hasRegistry) {
-    const saving = planSave(vm, local);
+    const saving = planSave(seen, vm);
     if (saving) return saving;
     if (seen.latestSnapshotId !== local?.id) return { kind: "pushLatest" };
   }

@@ -102,6 +102,22 @@ const fallAsleep: readonly (readonly [string, Seen, string])[] = [
     seen({ vm: paused, local: { id: "S0", vmId: "VM0" }, machine: asleep({ lifecycle: hibernating }) }),
     "dropLocal",
   ],
+  [
+    "an engine that cannot freeze: a copy of an earlier attempt is old",
+    seen({ freezes: false, vm: running, local: copy, machine: asleep({ lifecycle: hibernating }) }),
+    "dropLocal",
+  ],
+  [
+    "an engine that cannot freeze: a copy made just now is taken",
+    seen({
+      freezes: false,
+      savedNow: copy.id,
+      vm: running,
+      local: copy,
+      machine: asleep({ lifecycle: hibernating }),
+    }),
+    "push",
+  ],
   ["then pushed", seen({ vm: paused, local: copy, machine: asleep({ lifecycle: hibernating }) }), "push"],
   [
     "an older tag is no proof",

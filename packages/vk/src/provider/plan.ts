@@ -40,6 +40,10 @@ export interface Seen {
   /** The node the snapshot came from can no longer run it. */
   readonly fromNodeFenced: boolean;
   readonly hasRegistry: boolean;
+  /** A save can leave the VM standing still. Where not, only a copy made just now counts as where the VM is. */
+  readonly freezes: boolean;
+  /** Id of the copy that this process made last, in this attempt to put the machine to sleep. */
+  readonly savedNow: string | undefined;
 }
 
 export type Step =
@@ -95,16 +99,17 @@ export function planSleep(seen: Seen): Step {
 }
 
 /** Until there is a local copy that is exactly where the VM stands; undefined when there is. */
-export function planSave(vm: SeenVm, local: Seen["local"]): Step | undefined {
+export function planSave({ local, freezes, savedNow }: Seen, vm: SeenVm): Step | undefined {
   if (vm.state !== "running" && vm.state !== "paused") return { kind: "start", vmId: vm.id };
-  const exact = vm.state === "paused" && local?.vmId === vm.id;
+  const exact = freezes ? vm.state === "paused" && local?.vmId === vm.id : local?.id === savedNow;
   if (local && !exact) return { kind: "dropLocal" };
   return local ? undefined : { kind: "save", vmId: vm.id };
 }
 
-function planFallingAsleep({ machine, local, tag }: Seen, vm: SeenVm): Step {
+function planFallingAsleep(seen: Seen, vm: SeenVm): Step {
+  const { machine, local, tag } = seen;
   if (!reports(machine, "hibernating")) return { kind: "announce", state: "hibernating" };
-  const saving = planSave(vm, local);
+  const saving = planSave(seen, vm);
   if (saving || !local) return saving ?? settled;
   if (tag === undefined || tag === "unasked" || tag.snapshotId !== local.id) return { kind: "push" };
   if (machine.recordedDigest !== tag.digest) return { kind: "record", digest: tag.digest };
@@ -135,12 +140,12 @@ function planAwake(seen: Seen): Step {
   return vm ? planLive(seen, vm) : planComingUp(seen, machine);
 }
 
-function planLive({ local, machine }: Seen, vm: SeenVm): Step {
+function planLive({ local, machine, freezes }: Seen, vm: SeenVm): Step {
   // A new attempt after a failure or a sleep: only then may `ready` follow.
   if (machine.lifecycle.state !== "creating" && machine.lifecycle.state !== "ready")
     return { kind: "announce", state: "creating" };
   // The copy is where the VM stands now. Once it goes on, the copy is old, and may never be taken for new.
-  if (local && local.vmId === vm.id) return { kind: "dropLocal" };
+  if (local && (local.vmId === vm.id || !freezes)) return { kind: "dropLocal" };
   if (vm.state === "paused") return { kind: "resume", vmId: vm.id };
   return vm.state === "running" ? settled : { kind: "start", vmId: vm.id };
 }

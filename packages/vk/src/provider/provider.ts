@@ -5,7 +5,7 @@
 import { Backoff, Fault, isFault, messageOf, sleep, type Abortable, type Logger } from "@cocoon/core";
 import { keyText, pods as podType, type KubeClient, type ObjectKey } from "@cocoon/kube";
 import { referenceTo, type EventRecorder } from "@cocoon/kube/controller";
-import type { Pod } from "@cocoon/kubelet";
+import type { Pod, ReportPod } from "@cocoon/kubelet";
 import type { GuestLogin, RestoreMode, VmRuntime } from "@cocoon/vm";
 import { readMachine } from "../machine.ts";
 import type { VkMetrics } from "../metrics.ts";
@@ -17,7 +17,7 @@ import { assertCpuClass } from "./cpu-class.ts";
 import { deleteMachine } from "./delete.ts";
 import { observeMachine } from "./observe.ts";
 import { planMachine, type Step } from "./plan.ts";
-import { Readiness, type ReportStatus } from "./readiness.ts";
+import { Readiness } from "./readiness.ts";
 import { Seat } from "./seat.ts";
 import type { StepContext } from "./step-context.ts";
 import { applyStep } from "./steps.ts";
@@ -37,6 +37,8 @@ interface ProviderSettings {
   /** Whose sleep is listed in a ConfigMap of their namespace. */
   readonly snapshotConfigMap: "legacy" | "all";
   readonly macosBin: string;
+  /** Whether a save can leave a VM standing still. */
+  readonly freezes: boolean;
 }
 
 export interface ProviderParts extends Abortable {
@@ -70,7 +72,7 @@ export class Machines {
     });
   }
 
-  onPodStatus(report: ReportStatus): void {
+  onPodStatus(report: ReportPod): void {
     this.#readiness.report = report;
   }
 
@@ -101,6 +103,8 @@ export class Machines {
         seat.failed = false;
       } catch (error) {
         seat.failed = true;
+        // Nobody knows when the next attempt comes: a copy that the guest may have left behind is not used again.
+        seat.saved.id = undefined;
         await this.#tellFailure(seat, error, signal);
         throw error;
       }
@@ -116,6 +120,7 @@ export class Machines {
     await seat.exclusively(async () => {
       seat.writer = this.#writer(readable);
       seat.failed = true;
+      seat.saved.id = undefined;
       await deleteMachine(this.#context(seat), (name, step) => this.#before(name, step), options);
       seat.ended = true;
       seat.stopProbing();
@@ -168,6 +173,8 @@ export class Machines {
     return {
       ...parts,
       node: parts.settings.node,
+      freezes: parts.settings.freezes,
+      saved: seat.saved,
       writer: seat.writer,
       cloneRoots: parts.settings.cloneRoots,
       login: parts.settings.login,

@@ -1,7 +1,8 @@
 /** Shows how a machine is: probes it, reports the pod's status, publishes `ready`, and ends a wake. */
+import { annotation } from "@cocoon/contract";
 import { Backoff, isFault, messageOf, orAborted, sleep, type Abortable } from "@cocoon/core";
-import { keyText, type ObjectKey } from "@cocoon/kube";
-import type { PodStatus } from "@cocoon/kubelet";
+import { keyText } from "@cocoon/kube";
+import type { PodReport, ReportPod } from "@cocoon/kubelet";
 import type { Vm } from "@cocoon/vm";
 import { readMachine } from "../machine.ts";
 import { checkMachine, type CheckResult } from "../probes/checks.ts";
@@ -11,11 +12,10 @@ import { dropLocal } from "./local-snapshot.ts";
 import type { ProviderParts } from "./provider.ts";
 import type { Seat } from "./seat.ts";
 import { isOurs } from "./plan-delete.ts";
+import { prepareGuest } from "./prepare-guest.ts";
 import { unlistAwake } from "./snapshot-list.ts";
 import { statusOf, type Showing } from "./status.ts";
 import type { StepContext } from "./step-context.ts";
-
-export type ReportStatus = (key: ObjectKey, uid: string, status: PodStatus) => Promise<void>;
 
 interface ReadinessParts extends ProviderParts {
   readonly contextOf: (seat: Seat) => StepContext;
@@ -25,7 +25,7 @@ interface ReadinessParts extends ProviderParts {
 
 export class Readiness {
   readonly #parts: ReadinessParts;
-  report: ReportStatus = () => Promise.resolve();
+  report: ReportPod = () => Promise.resolve();
 
   constructor(parts: ReadinessParts) {
     this.#parts = parts;
@@ -55,6 +55,7 @@ export class Readiness {
   }
 
   #startProbe(seat: Seat, vm: Vm, identity: string): void {
+    if (seat.showing === undefined && readMachine(seat.writer.pod).vmId === vm.id) this.#adopt(seat, vm);
     seat.stopProbing();
     seat.probing = new AbortController();
     seat.probed = identity;
@@ -69,6 +70,14 @@ export class Readiness {
           seat.probed === identity && !seat.ended ? this.#onReadiness(seat, vm, result) : Promise.resolve(),
         ),
     });
+  }
+
+  /** A VM that an earlier process made; what that one did not finish is gone on with. */
+  #adopt(seat: Seat, vm: Vm): void {
+    const { log, signal } = this.#parts;
+    log.info({ pod: keyText(seat.key), vm: vm.name, id: vm.id }, "machine adopted");
+    if (seat.writer.pod.metadata.annotations?.[annotation.postCloneState] === "running")
+      void prepareGuest(this.#parts.contextOf(seat), { vm, cloned: true }, { signal });
   }
 
   async #check(seat: Seat, vmId: string, options: Abortable): Promise<CheckResult> {
@@ -96,11 +105,17 @@ export class Readiness {
       const ip = (await runtime.address(vm.id, { signal }))?.ip ?? "";
       const startedAt = (vm.startedAt ?? vm.createdAt).replace(/\.\d+Z$/, "Z");
       const { restarts } = seat;
-      const showing = { kind: "live" as const, ip, startedAt, restarts, vmId: vm.id };
-      const status = this.#publish(seat, { ...showing, ready: result.ok, message: result.message });
-      await orAborted(status, { signal });
-      if (result.ok) await this.#publishReady(seat, vm, signal);
-      else await seat.writer.recordVm({ vmId: vm.id, ip }, { signal });
+      const live = { kind: "live" as const, ip, startedAt, restarts, vmId: vm.id };
+      const { ok: ready, message } = result;
+      const { writer } = seat;
+      // One write for both: who sees `ready` on the pod sees its status as well.
+      const changes = writer.changesOf({
+        ...writer.vmTexts({ vmId: vm.id, ip }),
+        ...(ready ? writer.lifecycleTexts({ state: "ready" }) : {}),
+      });
+      await orAborted(this.#publish(seat, { ...live, ready, message }, changes), { signal });
+      writer.took(changes);
+      if (ready) await this.#publishReady(seat, vm, signal);
     } catch (error) {
       if (!signal.aborted)
         log.warn({ pod: keyText(seat.key), error: messageOf(error) }, "readiness not published");
@@ -109,7 +124,7 @@ export class Readiness {
     }
   }
 
-  /** `ready` with the address in one patch, after the status; then what the machine slept in is dropped. */
+  /** `ready` where it is not written yet; then what the machine slept in is dropped. */
   async #publishReady(seat: Seat, vm: Vm, signal: AbortSignal): Promise<void> {
     const ip = seat.showing?.kind === "live" ? seat.showing.ip : "";
     const { writer } = seat;
@@ -151,9 +166,10 @@ export class Readiness {
     }
   }
 
-  #publish(seat: Seat, showing: Showing): Promise<void> {
+  #publish(seat: Seat, showing: Showing, annotations: PodReport["annotations"] = {}): Promise<void> {
     seat.showing = showing;
-    return this.report(seat.key, seat.uid, statusOf(seat.writer.pod, showing, this.#parts.settings.status));
+    const status = statusOf(seat.writer.pod, showing, this.#parts.settings.status);
+    return this.report(seat.key, seat.uid, { status, annotations });
   }
 }
 

@@ -20,6 +20,8 @@ export class Seat {
   failed = false;
   restarts = 0;
   lastStartMs = -Infinity;
+  /** The last copy that this process made of the machine; one of an earlier process may be old by now. */
+  readonly saved: { id: string | undefined } = { id: undefined };
   readonly use: GuestUse = { open: 0, carried: 0 };
   /** The VM (id and epoch) that is being probed. */
   probed = "";

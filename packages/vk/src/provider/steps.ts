@@ -101,12 +101,20 @@ async function doSleepStep(context: StepContext, step: SleepStep, options: Abort
   }
 }
 
-/** What is saved is exactly where the VM stands: nothing it does afterwards can be lost. */
+/**
+ * What is saved is exactly where the VM stands: nothing it does afterwards can be lost. An engine that cannot leave a
+ * VM frozen lets it go on until it is removed; what it does in these seconds is lost, as it always was with that engine.
+ */
 async function saveFrozen(context: StepContext, vmId: string, options: Abortable): Promise<void> {
-  const { metrics, runtime } = context;
+  const { metrics, runtime, freezes, saved } = context;
   const took = metrics.saveSeconds.startTimer();
   try {
-    await runtime.snapshots.save(vmId, { name: nameOf(context), resume: false, ...options });
+    const report = await runtime.snapshots.save(vmId, {
+      name: nameOf(context),
+      ...(freezes ? { resume: false } : {}),
+      ...options,
+    });
+    saved.id = report.snapshot.id;
     metrics.save.inc({ result: "ok" });
     took();
   } catch (error) {
@@ -121,7 +129,8 @@ export async function goOn(context: StepContext, cause: unknown, options: Aborta
   const vm = await findVm(context.runtime, name, options);
   if (!vm) return;
   await dropLocal(context, name, options);
-  await context.runtime.resume(vm.id, options);
+  context.saved.id = undefined;
+  if (vm.state === "paused") await context.runtime.resume(vm.id, options);
   context.log.warn({ vm: name, error: messageOf(cause) }, "push failed; the machine goes on");
 }
 

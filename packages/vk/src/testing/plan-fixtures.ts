@@ -32,6 +32,8 @@ export function seen(more: Partial<Seen>): Seen {
     sealedDigest: undefined,
     fromNodeFenced: false,
     hasRegistry: true,
+    freezes: true,
+    savedNow: undefined,
     ...more,
   };
 }

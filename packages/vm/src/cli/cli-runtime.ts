@@ -72,6 +72,7 @@ export class CliRuntime implements VmRuntime {
         display: false,
         forward: false,
         restoreStopped: vintage.cloneMode === "restore-mode",
+        saveFrozen: false,
       },
       rootDirectory,
     });
