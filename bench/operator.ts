@@ -5,14 +5,21 @@
  *
  * For each number: that many sets of four pods (main, two sub-agents, one toolbox) are created, 16 at a time; then it
  * waits until all are Running, and counts what the operator itself sent. CPU, memory and requests are the process's
- * own metrics. The scheduler, the API server, etcd, the stand-in and this program share the same cores. The reference
- * of the Go operator (300 sets: about 2 s, 11 writes, 72 MB, 8 CPU seconds) was measured on two cores elsewhere.
+ * own metrics. No scheduler runs (it limits itself to 50 requests a second): the stand-in gives pods their nodes too. The
+ * API server, etcd, the stand-in and this program share the same cores. The reference of the Go operator (300 sets: about 2 s, 11 writes, 72 MB, 8 CPU seconds) was measured on two cores elsewhere.
  */
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { sleep, startProgram } from "@cocoon/core";
-import { openKubeClient, resourceType, type KubeConnection, type KubeObject } from "@cocoon/kube";
+import {
+  namespaces,
+  openKubeClient,
+  resourceType,
+  serviceAccounts,
+  type KubeConnection,
+  type KubeObject,
+} from "@cocoon/kube";
 import { fixedCredential, openRegistry } from "@cocoon/oci";
 import { startRegistry } from "@cocoon/registry";
 import { eventually, ownControlPlane, temporaryDirectory, type TestCluster } from "@cocoon/testkit";
@@ -129,14 +136,25 @@ interface Result {
 
 async function measure(cluster: TestCluster, count: number): Promise<Result> {
   await using stack = new AsyncDisposableStack();
-  const namespace = stack.use(await cluster.newNamespace()).name;
+  const namespace = "bench";
   const server = stack.use(await startRegistry({ storage: { kind: "memory" } }));
   const token = await server.createToken({ name: "bench" });
   const credentials = fixedCredential({ kind: "bearer", token });
   const registry = stack.use(openRegistry({ address: server.url, credentials }));
   const connection = stack.use(await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal }));
+  await connection.create(namespaces, { metadata: { name: namespace } }, { signal });
+  await connection.create(serviceAccounts, { metadata: { namespace, name: "default" } }, { signal });
   const nodeNames = Array.from({ length: 4 }, (_, index) => `bench-${count}-${index}`);
-  stack.use(await new StandInKubelet({ connection, registry, namespace, pool: "bench", nodeNames }).start());
+  stack.use(
+    await new StandInKubelet({
+      connection,
+      registry,
+      namespace,
+      pool: "bench",
+      nodeNames,
+      bindsPods: true,
+    }).start(),
+  );
   const [metricsPort, probePort] = [await freePort(), await freePort()];
   const directory = stack.use(await temporaryDirectory());
   const operator = stack.use(
@@ -192,7 +210,7 @@ async function measure(cluster: TestCluster, count: number): Promise<Result> {
 const results: Result[] = [];
 for (const count of counts) {
   // Fresh for each: what one run leaves behind would slow the next.
-  await using cluster = await ownControlPlane();
+  await using cluster = await ownControlPlane({ controllers: false });
   await installCrds(cluster);
   const result = await measure(cluster, count);
   console.log(`# ${JSON.stringify(result)}`);

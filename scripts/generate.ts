@@ -7,11 +7,12 @@
 import { globSync } from "node:fs";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { colocationInstallation } from "./generate/colocation-manifests.ts";
 import { crds } from "./generate/custom-resource-definitions.ts";
 import type { Generator } from "./generate/generator.ts";
 import { metadataReference } from "./generate/metadata-reference.ts";
 
-const generators: readonly Generator[] = [crds, metadataReference];
+const generators: readonly Generator[] = [crds, metadataReference, colocationInstallation];
 
 const root = join(import.meta.dirname, "..");
 

@@ -21,7 +21,7 @@ function machinesIn(home: string): string[] {
   });
 }
 
-test("up makes a demo machine; it is entered, sleeps, wakes, survives down and up, and is gone after a wipe", async () => {
+test("up makes a set of machines; it is entered, sleeps, wakes, survives down and up, and is gone after a wipe", async () => {
   await using state = await newHome();
   const home = state.path;
   const kubectl = async (...args: string[]) => {
@@ -39,19 +39,22 @@ test("up makes a demo machine; it is entered, sleeps, wakes, survives down and u
   assert.match(await kubectl("get", "pod", "demo-0", "-o", "wide"), /1\/1 +Running/);
 
   await inGuest("echo kept > /root/note; sync; echo in-memory > /run/note");
-  await kubectl("annotate", "pod", "demo-0", "vm.cocoonstack.io/hibernate=true");
-  const lifecycle = () =>
+  const suspend = (wanted: boolean) =>
     kubectl(
-      "get",
-      "pod",
-      "demo-0",
-      "-o",
-      "jsonpath={.metadata.annotations.vm\\.cocoonstack\\.io/lifecycle-state}",
+      "patch",
+      "cocoonset",
+      "demo",
+      "--type",
+      "merge",
+      "-p",
+      JSON.stringify({ spec: { suspend: wanted } }),
     );
-  await eventually(async () => assert.equal(await lifecycle(), "hibernated"), { timeoutMs: 120_000 });
+  const phase = () => kubectl("get", "cocoonset", "demo", "-o", "jsonpath={.status.phase}");
+  await suspend(true);
+  await eventually(async () => assert.equal(await phase(), "Suspended"), { timeoutMs: 180_000 });
   assert.deepEqual(machinesIn(home), []);
-  await kubectl("annotate", "pod", "demo-0", "vm.cocoonstack.io/hibernate-");
-  await eventually(async () => assert.equal(await lifecycle(), "ready"), { timeoutMs: 120_000 });
+  await suspend(false);
+  await eventually(async () => assert.equal(await phase(), "Running"), { timeoutMs: 180_000 });
   assert.equal(await inGuest("cat /run/note /root/note"), "in-memory\nkept\n");
 
   const down = await npm(home, "down");

@@ -22,6 +22,9 @@ test("a dry run prints every command and touches nothing (golden; UPDATE_GOLDEN=
     operatorMetrics: 8080,
     webhook: 8443,
     webhookHealth: 9090,
+    colocation: 9443,
+    colocationHealth: 8000,
+    colocationMetrics: 8082,
   };
   await mkdir(join(directory.path, "parts"));
   await writeFile(

@@ -74,7 +74,7 @@ node \
   --audit-log-maxsize=100 \
   --audit-log-maxbackup=3 &
 
-# Step 3: kube-controller-manager, kube-scheduler, operator, vk-node-1, vk-node-2
+# Step 3: kube-controller-manager, kube-scheduler, operator, colocation, vk-node-1, vk-node-2
 
 # kube-controller-manager: Deployments, ReplicaSets, Jobs, garbage collection
 /cache/controlplane/1.36.3-3.6.16-linux-x64/kube-controller-manager \
@@ -115,6 +115,17 @@ EPOCH_CA_CERT=/state/pki/ca.crt \
 EPOCH_TOKEN=... \
 node \
   /source/packages/operator/src/main.ts &
+
+# colocation: batch pods, quotas, reservations, as Koordinator's webhooks
+KUBECONFIG=/state/parts/identities/cocoon-colocation.kubeconfig \
+POD_NAMESPACE=cocoon-colocation \
+node \
+  /source/packages/colocation/src/main.ts \
+  --webhook-bind=127.0.0.1 \
+  --webhook-host=127.0.0.1 \
+  --webhook-port=9443 \
+  --metrics-addr=127.0.0.1:8082 \
+  --health-probe-addr=127.0.0.1:8000 &
 
 # vk-node-1: a node whose pods are machines
 PATH=/bin \

@@ -14,10 +14,12 @@ export {
   type RunningColocation,
 } from "./server/start.ts";
 export { colocationProgram, type ColocationConfig } from "./config.ts";
-export { colocationEndpoints, type EndpointParts, type RuleSettings } from "./server/endpoints.ts";
-export { createColocationMetrics } from "./server/metrics.ts";
-export { koordinatorWire } from "./server/wire.ts";
+export type { RuleSettings } from "./server/endpoints.ts";
 export { strategicMerge } from "./patch/strategic-merge.ts";
 export { podTemplateSchema } from "./patch/schemas.ts";
 export { elasticQuotas, profiles, priorityClasses, reservations } from "./kinds.ts";
 export { colocationCustomResources } from "./install/custom-resources.ts";
+export { colocationManifests } from "./install/manifests.ts";
+export type { Manifest } from "./install/manifest.ts";
+export { installCustomResources } from "./install/install.ts";
+export { checkColocation, type ColocationCheck, type DoctorOptions } from "./doctor.ts";

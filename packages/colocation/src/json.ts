@@ -28,6 +28,19 @@ export function child(object: Json, key: string): Json {
   return made;
 }
 
+/** A deep copy of what JSON.parse made; several times as fast as a structured clone, and this is the hot path. */
+export function copyJson<T>(value: T): T {
+  return copied(value) as T;
+}
+
+function copied(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(copied);
+  const copy: Json = {};
+  for (const key in value) put(copy, key, copied((value as Json)[key]));
+  return copy;
+}
+
 export function undecodable(path: string, wanted: string): Fault {
   return new Fault("badRequest", `json: cannot decode ${path}: it must be ${wanted}`);
 }

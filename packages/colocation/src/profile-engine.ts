@@ -1,7 +1,7 @@
 /** ClusterColocationProfiles: which apply, in which order, and what each does to a pod or a Reservation. */
 import { Fault, messageOf } from "@cocoon/core";
 import { matchesLabels, requirementsOf, type LabelRequirement } from "@cocoon/core/label-selector";
-import { child, own, put, type Json, type Texts } from "./json.ts";
+import { child, copyJson, own, put, type Json, type Texts } from "./json.ts";
 import { qosLabel, skipResourcesAnnotation, subPriorityLabel } from "./keys.ts";
 import type { ClusterColocationProfile, PriorityClass } from "./kinds.ts";
 import { strategicMerge, type MergeSchema } from "./patch/strategic-merge.ts";
@@ -138,7 +138,7 @@ function setPriority(className: string, profile: string, { podSpec, priorityClas
 
 function patchObject(patch: Readonly<Record<string, unknown>>, profile: string, target: ProfileTarget): void {
   try {
-    const patched = strategicMerge(target.object, structuredClone(patch), target.schema);
+    const patched = strategicMerge(target.object, copyJson(patch), target.schema);
     if (patched !== target.object) replaceContent(target.object, patched);
   } catch (error) {
     throw new Fault("internal", `ClusterColocationProfile ${profile}: spec.patch: ${messageOf(error)}`, {

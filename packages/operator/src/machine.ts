@@ -138,3 +138,11 @@ export function readySince({ pod }: Machine): number {
   const at = Date.parse(ready?.lastTransitionTime ?? "");
   return Number.isNaN(at) ? 0 : at;
 }
+
+const livingStates: ReadonlySet<string> = new Set(["ready", "hibernating", "hibernated"]);
+
+/** Nothing says that its machine was ever there: neither here nor in a copy. */
+export function neverLived({ runtime, restoreMarked, recordedDigest, lifecycle, ready }: Machine): boolean {
+  const traces = ready || runtime.vmId !== "" || restoreMarked || recordedDigest !== "";
+  return !traces && !livingStates.has(lifecycle.state);
+}

@@ -34,6 +34,9 @@ export interface Retention {
   readonly now: Date;
 }
 
+/** What the controllers use of it. */
+export type Snapshots = Pick<SnapshotStore, "sleeping" | "drop" | "release" | "settle" | "expire" | "adopt">;
+
 export class SnapshotStore {
   readonly #registry: Registry;
   readonly #gate = new CallGate();

@@ -3,8 +3,10 @@ import assert from "node:assert/strict";
 import { createLogger, type Logger } from "@cocoon/core";
 import {
   customResourceDefinitions,
+  mutatingWebhookConfigurations,
   openKubeClient,
   resourceType,
+  validatingWebhookConfigurations,
   type KubeConnection,
   type KubeObject,
 } from "@cocoon/kube";
@@ -29,8 +31,28 @@ export interface ColocationCluster extends AsyncDisposable {
   readonly client: KubeConnection;
 }
 
+let shared: Promise<ColocationCluster> | undefined;
+
+/** The one of this process. */
+export function sharedCluster(): Promise<ColocationCluster> {
+  shared ??= startCluster();
+  return shared;
+}
+
+/** Nobody may be asked any more once the replicas are gone. */
+export async function unregister(
+  client: KubeConnection,
+  names: ColocationSettings["configurationNames"],
+): Promise<void> {
+  for (const [type, name] of [
+    [mutatingWebhookConfigurations, names.mutating],
+    [validatingWebhookConfigurations, names.validating],
+  ] as const)
+    await client.delete(type, { name }, { signal });
+}
+
 /** With the CRDs, the PriorityClasses and the namespace of the webhooks. */
-export async function startCluster(): Promise<ColocationCluster> {
+async function startCluster(): Promise<ColocationCluster> {
   const stack = new AsyncDisposableStack();
   try {
     const cluster = stack.use(await ownControlPlane());

@@ -9,25 +9,15 @@ import { parse, stringify } from "yaml";
 const root = join(import.meta.dirname, "../../..");
 
 export async function applyManifests(cluster: TestCluster): Promise<void> {
-  await using directory = await temporaryDirectory();
-  const overlay = {
-    apiVersion: "kustomize.config.k8s.io/v1beta1",
-    kind: "Kustomization",
-    resources: [join(root, "deploy/operator")],
-    components: [join(root, "deploy/operator/legacy")],
-  };
-  // kustomize takes relative paths only.
-  const relative = JSON.parse(
-    JSON.stringify(overlay).replaceAll(`"${root}/`, `"../../${root.slice(1)}/`),
-  ) as object;
-  await writeFile(join(directory.path, "kustomization.yaml"), stringify(relative));
-  const options = ["--load-restrictor=LoadRestrictionsNone"];
-  const built = await cluster.kubectl(["kustomize", directory.path, ...options]);
-  assert.equal(built.code, 0, built.stderr);
-  const applied = await cluster.kubectl(["apply", "--server-side", "--force-conflicts", "-f", "-"], {
-    input: built.stdout,
-  });
-  assert.equal(applied.code, 0, applied.stderr);
+  const steps = [
+    ["apply", "--server-side", "-f", join(root, "deploy/crds"), "-f", join(root, "deploy/crd.yaml")],
+    ["apply", "--server-side", "-k", join(root, "deploy/operator")],
+    ["apply", "--server-side", "-k", join(root, "deploy/operator/legacy")],
+  ];
+  for (const step of steps) {
+    const applied = await cluster.kubectl(step);
+    assert.equal(applied.code, 0, applied.stderr);
+  }
 }
 
 /** As the operator's service account. */

@@ -12,10 +12,13 @@ import { applyManifests, openAsOperator } from "./install-check.ts";
 import { hibernations, openWorld, sets, specOf, type TestWorld } from "./world.ts";
 
 const cluster = await ownControlPlane();
-after(() => cluster[Symbol.asyncDispose]());
 await applyManifests(cluster);
 await installCrds(cluster, ["deploy/crds", "deploy/crd.yaml"]); // waits until they are served
-await using asOperator = await openAsOperator(cluster, new AbortController().signal);
+const asOperator = await openAsOperator(cluster, new AbortController().signal);
+after(async () => {
+  await asOperator[Symbol.asyncDispose]();
+  await cluster[Symbol.asyncDispose]();
+});
 
 interface Older extends KubeObject {
   readonly spec?: Record<string, unknown>;

@@ -268,7 +268,7 @@ test("no machine is lost, doubled or set back, whatever people and faults do", a
   const start = world.startOperator.bind(world);
   world.startOperator = (options) => start({ connection, registry: oci, ...options });
   await world.startOperator();
-  const steps = count({ small: 60, full: 3_000 });
+  const steps = count({ small: 40, full: 3_000 });
   for (let index = 1; index <= steps; index += 1) {
     await step(play);
     await sleep(random() * 120, { signal: t.signal });

@@ -12,7 +12,16 @@ import {
   nodeLabel,
 } from "@cocoon/contract";
 import { isFault, messageOf, silentLogger, sleep } from "@cocoon/core";
-import { leases, nodes, openCaches, pods, type KubeConnection, type Node, type Pod } from "@cocoon/kube";
+import {
+  leases,
+  namespaces,
+  nodes,
+  openCaches,
+  pods,
+  type KubeConnection,
+  type Node,
+  type Pod,
+} from "@cocoon/kube";
 import { deleteByDigest, type Registry, type Repository } from "@cocoon/oci";
 
 export interface StandInOptions {
@@ -117,6 +126,7 @@ export class StandInKubelet implements AsyncDisposable {
       { signal: this.#signal, subresource: "status" },
     );
     const owner = { apiVersion: "v1", kind: "Node", name, uid: made.metadata.uid ?? "" };
+    await this.#ensureLeaseNamespace();
     await connection.create(
       leases,
       {
@@ -129,6 +139,19 @@ export class StandInKubelet implements AsyncDisposable {
     this.#stack.defer(async () => {
       const quiet = { signal: AbortSignal.timeout(10_000) };
       await connection.delete(nodes, { name }, quiet).catch(() => undefined);
+    });
+  }
+
+  /** Made by the controller manager, where one runs. */
+  async #ensureLeaseNamespace(): Promise<void> {
+    if (!this.#options.bindsPods) return;
+    const made = this.#options.connection.create(
+      namespaces,
+      { metadata: { name: "kube-node-lease" } },
+      { signal: this.#signal },
+    );
+    await made.catch((error: unknown) => {
+      if (!isFault(error, "alreadyExists")) throw error;
     });
   }
 

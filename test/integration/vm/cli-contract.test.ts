@@ -37,6 +37,9 @@ suite("cocoon command", async ({ signal }) => {
     kill: killVm,
     leftovers: () => leftoversIn(directory.path, "net/user"),
     [Symbol.asyncDispose]: async () => {
+      const cleaning = AbortSignal.timeout(120_000);
+      for (const vm of await runtime.list({ signal: cleaning }))
+        await runtime.remove(vm.id, { force: true, signal: cleaning });
       await runtime[Symbol.asyncDispose]();
       await directory[Symbol.asyncDispose]();
     },

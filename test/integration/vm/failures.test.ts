@@ -108,9 +108,9 @@ describe("failures of a QEMU host", () => {
       {
         execute: "blockdev-snapshot-sync",
         arguments: {
-          "node-name": `disk0-layer${disk.layers.length}`,
+          "node-name": `disk0-layer${/(\d+)\.qcow2$/.exec(top)?.[1]}`,
           "snapshot-file": `${record.files}/root-9.qcow2`,
-          "snapshot-node-name": `disk0-layer${disk.layers.length + 1}`,
+          "snapshot-node-name": "disk0-layer9",
           format: "qcow2",
           mode: "existing",
         },

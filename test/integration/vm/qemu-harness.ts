@@ -1,5 +1,5 @@
 /** The QEMU backend with real guests, over a store of the test's own. The demo image is built once and kept. */
-import { readFile, readdir, readlink } from "node:fs/promises";
+import { chmod, readFile, readdir, readlink } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import type { Abortable } from "@cocoon/core";
@@ -9,6 +9,7 @@ import {
   openImageLibrary,
   openQemuRuntime,
   openUserNetwork,
+  type QemuOptions,
   type Vm,
   type VmRuntime,
 } from "@cocoon/vm";
@@ -20,12 +21,14 @@ export function imageDirectory(): string {
   return join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "cocoon", "test-images");
 }
 
+export type QemuHarnessOptions = Abortable & Pick<QemuOptions, "readPages" | "runAs" | "cgroupParent">;
+
 /** A runtime over a store that others may use as well. */
-export async function openQemuRuntimeIn(
-  root: string,
-  options: Abortable & { readonly readPages?: boolean },
-): Promise<VmRuntime> {
-  const user = await openUserNetwork({ directory: join(root, "network") });
+export async function openQemuRuntimeIn(root: string, options: QemuHarnessOptions): Promise<VmRuntime> {
+  const user = await openUserNetwork({
+    directory: join(root, "network"),
+    ...(options.runAs ? { firstFreePort: 1024 } : {}), // QEMU listens, and it is not root then
+  });
   return openQemuRuntime({
     rootDirectory: root,
     images: openImageLibrary({ directory: imageDirectory() }),
@@ -35,15 +38,12 @@ export async function openQemuRuntimeIn(
   });
 }
 
-export interface QemuHarnessOptions extends Abortable {
-  readonly readPages?: boolean;
-}
-
 export async function openQemuHarness(
   options: QemuHarnessOptions,
 ): Promise<RuntimeHarness & { root: string }> {
   const { signal } = options;
   const directory = await temporaryDirectory();
+  if (options.runAs) await chmod(directory.path, 0o711);
   await openImageLibrary({ directory: imageDirectory() }).pull(demoImageName, { signal });
   const open = () => openQemuRuntimeIn(directory.path, options);
   const runtime = await open();
@@ -56,6 +56,8 @@ export async function openQemuHarness(
     kill: killVm,
     leftovers: () => leftoversIn(directory.path),
     [Symbol.asyncDispose]: async () => {
+      // What a failed test left running must not outlive it.
+      for (const vm of await runtime.list({ signal })) await runtime.remove(vm.id, { force: true, signal });
       await runtime[Symbol.asyncDispose]();
       await directory[Symbol.asyncDispose]();
     },

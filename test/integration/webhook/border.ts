@@ -59,9 +59,11 @@ export async function openBorder(options: BorderOptions = {}): Promise<Border> {
   await installCrds(cluster);
   const made = await cluster.kubectl(["create", "namespace", systemNamespace]);
   assert.ok(made.code === 0 || made.stderr.includes("AlreadyExists"), made.stderr);
-  const client = stack.use(await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal }));
-  const certificates = await selfSignedCertificates({ host: "localhost", ip: "127.0.0.1" });
   const metrics = createRegistry("test");
+  const client = stack.use(
+    await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal, registry: metrics }),
+  );
+  const certificates = await selfSignedCertificates({ host: "localhost", ip: "127.0.0.1" });
   const webhook = stack.use(
     await startWebhook({
       client: options.wrapClient?.(client) ?? client,

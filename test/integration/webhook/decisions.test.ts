@@ -1,17 +1,14 @@
-/** Every line of the decision tables, asked over HTTPS: the answer, and the one sample that counts it. */
+/** Every line of the decision tables for pods, in both modes, asked over HTTPS. */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { after, before, describe, test } from "node:test";
-import { annotation, hostTaint, workloadAnnotation } from "@cocoon/contract";
-import { deployments, type Deployment } from "@cocoon/kube";
-import { eventually } from "@cocoon/testkit";
+import { annotation, hostTaint } from "@cocoon/contract";
 import { openBorder, type Border, type Response } from "./border.ts";
-import { deploymentOf } from "./objects.ts";
+import { table } from "./decision-table.ts";
 
 let sticky: Border;
 let gate: Border;
 const stack = new AsyncDisposableStack();
-const signal = new AbortController().signal;
 /** Of this run alone: the control plane is shared. */
 const ns = `dec-${randomBytes(3).toString("hex")}`;
 
@@ -26,34 +23,6 @@ after(async () => {
   await sticky.cluster.kubectl(["-n", "cocoon-system", "delete", "configmap", "-l", selector]);
   await stack.disposeAsync();
 });
-
-interface Row {
-  readonly name: string;
-  readonly fields: object;
-  readonly allowed: boolean;
-  readonly result: string;
-  readonly reason: string;
-  readonly message?: RegExp;
-  readonly check?: (response: Response) => void;
-}
-
-function table(
-  path: string,
-  handler: string,
-  { border, rows }: { border: () => Border; rows: readonly Row[] },
-) {
-  for (const row of rows)
-    test(row.name, async () => {
-      const { result, reason } = row;
-      const before = await border().counted(handler, result, reason);
-      const response = await border().ask(path, row.fields);
-      assert.equal(response.allowed, row.allowed, response.status?.message ?? "");
-      assert.equal(await border().counted(handler, result, reason), before + 1, `${result}/${reason}`);
-      if (row.message) assert.match(response.status?.message ?? "", row.message);
-      if (!row.allowed && result === "deny") assert.ok(response.status?.reason);
-      row.check?.(response);
-    });
-}
 
 const podKind = { group: "", version: "v1", kind: "Pod" };
 const tolerations = [{ key: hostTaint.key, operator: "Exists" }];
@@ -251,6 +220,33 @@ describe("/mutate in mode sticky", () => {
     assert.equal(valueAt(named, cost), "-3");
   });
 
+  test("reservations cost group commits, and nothing else is asked of the API server", async () => {
+    const asked = async () => {
+      const metric = await sticky.metrics.getSingleMetric("kube_client_requests_total")?.get();
+      const counts = new Map<string, number>();
+      for (const { labels, value } of metric?.values ?? []) {
+        const key = `${labels["verb"]} ${labels["resource"]}`;
+        if (labels["verb"] !== "watch" && labels["resource"] !== "leases.coordination.k8s.io")
+          counts.set(key, (counts.get(key) ?? 0) + value);
+      }
+      return counts;
+    };
+    const before = await asked();
+    const answers = await Promise.all(
+      Array.from({ length: 64 }, (_, number) => sticky.ask("/mutate", machine(`many-${number}x`))),
+    );
+    assert.ok(answers.every(({ allowed }) => allowed));
+    const extra = [...(await asked())]
+      .map(([key, count]) => [key, count - (before.get(key) ?? 0)] as const)
+      .filter(([, count]) => count > 0);
+    const writes = extra.find(([key]) => key === "patch configmaps")?.[1] ?? 0;
+    assert.deepEqual(
+      extra.map(([key]) => key),
+      ["patch configmaps"],
+    );
+    assert.ok(writes <= 16, `${writes} writes for 64 pods`);
+  });
+
   test("what cannot be reserved is admitted unchanged with a warning, where that is wanted", async () => {
     await using lenient = await openBorder({ rules: { onFailure: "admit" } });
     const response = await lenient.ask("/mutate", machine("x".repeat(60)));
@@ -354,257 +350,5 @@ describe("/mutate in mode gate", () => {
     assert.equal(right.patch, undefined);
     const wrong = await gate.ask("/mutate", { ...owned({ uid: "another" }), userInfo: operator });
     assert.equal(wrong.allowed, false);
-  });
-});
-
-const workload = (replicas: number | undefined, { cocoon = true, annotations = {} } = {}) => ({
-  metadata: { name: "box", namespace: ns, annotations },
-  spec: {
-    ...(replicas === undefined ? {} : { replicas }),
-    template: { spec: { containers, ...(cocoon ? { tolerations } : {}) } },
-  },
-});
-const update = (oldObject: object, object: object, more: object = {}) => ({
-  operation: "UPDATE",
-  kind: { group: "apps", version: "v1", kind: "Deployment" },
-  resource: { group: "apps", version: "v1", resource: "deployments" },
-  namespace: ns,
-  name: "box",
-  oldObject,
-  object,
-  ...more,
-});
-const blocked = (kind: string, from: number, to: number) =>
-  new RegExp(
-    `^cocoon-webhook: scale-down blocked for cocoon ${kind} ${ns}/\\S+ \\(${from} -> ${to}\\)\\. Use a CocoonHibernation CR to suspend individual agents\\.`,
-  );
-
-describe("/validate", () => {
-  const rows: Row[] = [
-    {
-      name: "a creation",
-      fields: update({}, {}, { operation: "CREATE" }),
-      allowed: true,
-      result: "skipped",
-      reason: "operation",
-    },
-    {
-      name: "another kind",
-      fields: update(workload(5), workload(2), { kind: { kind: "DaemonSet" } }),
-      allowed: true,
-      result: "skipped",
-      reason: "kind",
-    },
-    {
-      name: "no object",
-      fields: update(workload(5), { spec: [] }),
-      allowed: true,
-      result: "skipped",
-      reason: "decode",
-    },
-    {
-      name: "replicas of a wrong type",
-      fields: update(workload(5), { metadata: {}, spec: { replicas: "many" } }),
-      allowed: true,
-      result: "skipped",
-      reason: "decode",
-    },
-    {
-      name: "an ordinary workload",
-      fields: update(workload(5, { cocoon: false }), workload(2, { cocoon: false })),
-      allowed: true,
-      result: "skipped",
-      reason: "not_cocoon",
-    },
-    { name: "more", fields: update(workload(2), workload(5)), allowed: true, result: "allow", reason: "" },
-    {
-      name: "as many",
-      fields: update(workload(undefined), workload(1)),
-      allowed: true,
-      result: "allow",
-      reason: "",
-    },
-    {
-      name: "fewer",
-      fields: update(workload(5), workload(2)),
-      allowed: false,
-      result: "deny",
-      reason: "",
-      message: blocked("Deployment", 5, 2),
-    },
-    {
-      name: "a missing number is one",
-      fields: update(workload(5), workload(undefined)),
-      allowed: false,
-      result: "deny",
-      reason: "",
-      message: blocked("Deployment", 5, 1),
-    },
-    {
-      name: "a StatefulSet too",
-      fields: update(workload(3), workload(0), { kind: { kind: "StatefulSet" } }),
-      allowed: false,
-      result: "deny",
-      reason: "",
-      message: blocked("StatefulSet", 3, 0),
-    },
-    {
-      name: "dropping the toleration along with it",
-      fields: update(workload(5), workload(2, { cocoon: false })),
-      allowed: false,
-      result: "deny",
-      reason: "",
-      message: blocked("Deployment", 5, 2),
-    },
-    {
-      name: "dropping the toleration first",
-      fields: update(workload(5), workload(5, { cocoon: false })),
-      allowed: false,
-      result: "deny",
-      reason: "",
-      message: /removing toleration virtual-kubelet\.io\/provider blocked/,
-    },
-    {
-      name: "one that is meant",
-      fields: update(
-        workload(5),
-        workload(2, { annotations: { [workloadAnnotation.allowScaleDown]: "true" } }),
-      ),
-      allowed: true,
-      result: "allow",
-      reason: "",
-    },
-    {
-      name: "a ReplicaSet by hand",
-      fields: update(workload(5), workload(2), { kind: { kind: "ReplicaSet" } }),
-      allowed: false,
-      result: "deny",
-      reason: "",
-      message: blocked("ReplicaSet", 5, 2),
-    },
-    {
-      name: "a ReplicaSet by its Deployment's controller",
-      fields: update(workload(5), workload(2), {
-        kind: { kind: "ReplicaSet" },
-        userInfo: { username: "system:serviceaccount:kube-system:deployment-controller" },
-      }),
-      allowed: true,
-      result: "allow",
-      reason: "",
-    },
-    {
-      name: "a deletion",
-      fields: update(workload(5), {}, { operation: "DELETE", object: null }),
-      allowed: false,
-      result: "deny",
-      reason: "",
-      message: /deletion blocked for cocoon Deployment .* 5 machines/,
-    },
-    {
-      name: "a deletion of what has none",
-      fields: update(workload(0), {}, { operation: "DELETE", object: null }),
-      allowed: true,
-      result: "allow",
-      reason: "",
-    },
-    {
-      name: "a deletion with the namespace",
-      fields: update(
-        workload(5),
-        {},
-        {
-          operation: "DELETE",
-          object: null,
-          userInfo: { username: "system:serviceaccount:kube-system:namespace-controller" },
-        },
-      ),
-      allowed: true,
-      result: "allow",
-      reason: "",
-    },
-    {
-      name: "the scale of something else",
-      fields: update(
-        { spec: { replicas: 5 } },
-        { spec: { replicas: 2 } },
-        {
-          subResource: "scale",
-          resource: { resource: "replicationcontrollers" },
-        },
-      ),
-      allowed: true,
-      result: "skipped",
-      reason: "no_parent",
-    },
-    {
-      name: "the scale of nothing",
-      fields: update(
-        { spec: { replicas: 5 } },
-        { spec: { replicas: 2 } },
-        { subResource: "scale", name: "nothing" },
-      ),
-      allowed: true,
-      result: "skipped",
-      reason: "no_parent",
-    },
-    {
-      name: "a scale that cannot be read",
-      fields: update({ spec: 5 }, { spec: { replicas: 2 } }, { subResource: "scale" }),
-      allowed: true,
-      result: "skipped",
-      reason: "decode",
-    },
-  ];
-  table("/validate", "validate", { border: () => sticky, rows });
-
-  test("a scale is judged by its parent; no API call is made for one that the cache knows", async () => {
-    const make = (name: string, spec: object) =>
-      sticky.client.create(deployments, deploymentOf(ns, { name, replicas: 0, spec }) as Deployment, {
-        signal,
-      });
-    await make("cocoon", {});
-    await make("plain", { tolerations: [] });
-    const scale = (name: string) =>
-      sticky.ask("/validate", {
-        ...update({ spec: { replicas: 5 } }, { spec: { replicas: 2 } }, { subResource: "scale", name }),
-        kind: { group: "autoscaling", version: "v1", kind: "Scale" },
-      });
-    await eventually(async () => {
-      const response = await scale("cocoon");
-      assert.equal(response.allowed, false);
-      assert.match(response.status?.message ?? "", blocked("Scale", 5, 2));
-    });
-    assert.equal((await scale("plain")).allowed, true);
-    const annotations = { [workloadAnnotation.allowScaleDown]: "true" };
-    const patch = { type: "merge", body: { metadata: { annotations } } } as const;
-    await sticky.client.patch(deployments, { key: { namespace: ns, name: "cocoon" }, patch }, { signal });
-    await eventually(async () => assert.equal((await scale("cocoon")).allowed, true));
-  });
-
-  test("a parent that nobody can ask for is not taken for none", async () => {
-    await using broken = await openBorder({
-      wrapClient: (client) =>
-        Object.assign(Object.create(client) as typeof client, {
-          get: () => Promise.reject(new Error("the API server is away")),
-          pages: client.pages.bind(client),
-          stream: client.stream.bind(client),
-          create: client.create.bind(client),
-          patch: client.patch.bind(client),
-          update: client.update.bind(client),
-          list: client.list.bind(client),
-        }),
-    });
-    const fields = update(
-      { spec: { replicas: 5 } },
-      { spec: { replicas: 2 } },
-      { subResource: "scale", name: "who" },
-    );
-    const response = await broken.ask("/validate", fields);
-    assert.equal(response.allowed, false);
-    assert.equal(
-      response.status?.message,
-      "cocoon-webhook: cannot verify parent workload: get parent deployment: the API server is away",
-    );
-    assert.equal(await broken.counted("validate", "error", "parent_fetch"), 1);
   });
 });

@@ -12,7 +12,7 @@ const stack = new AsyncDisposableStack();
 const signal = new AbortController().signal;
 const patient = { timeoutMs: 300_000, intervalMs: 200 };
 /** Short, so that the test sees the end of it; the burst is over in less. */
-const times = { WEBHOOK_UNBOUND_GRACE: "20s", REAPER_GRACE: "3s", REAPER_INTERVAL: "1s" };
+const times = { WEBHOOK_UNBOUND_GRACE: "8s", REAPER_GRACE: "3s", REAPER_INTERVAL: "1s" };
 
 before(async () => {
   const cluster = stack.use(await ownControlPlane());

@@ -159,6 +159,13 @@ test("a scale-down is refused; one that is meant takes the highest slots, and sc
     range(10),
   );
   assert.deepEqual(more.toSorted(bySlot).slice(0, 8).map(placeOf), first.toSorted(bySlot).map(placeOf));
+
+  await kubectl("annotate", "deployment", "demo", `${workloadAnnotation.allowScaleDown}-`);
+  await world.cluster.kubectl(["delete", "namespace", namespace.name, "--wait=false"]);
+  await eventually(async () => {
+    const left = await world.cluster.kubectl(["get", "namespace", namespace.name]);
+    assert.match(left.stderr, /NotFound/, "a namespace goes with all that is in it");
+  }, patient);
 });
 
 test("a name that somebody else holds is refused, naming the holder", async () => {

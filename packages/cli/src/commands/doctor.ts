@@ -2,6 +2,7 @@
 import { Fault } from "@cocoon/core";
 import type { CheckResult } from "../doctor/check.ts";
 import { allChecks } from "../doctor/checks.ts";
+import { colocationChecks } from "../doctor/colocation-checks.ts";
 import { homeDirectory, type HomeOptions } from "../home.ts";
 import { exitCode, Quit } from "../run-cli.ts";
 
@@ -20,11 +21,12 @@ export async function doctor(options: DoctorOptions): Promise<void> {
     signal: AbortSignal.timeout(60_000),
   };
   const results: (CheckResult & { readonly name: string })[] = [];
-  for (const check of allChecks) {
-    const result = { name: check.name, ...(await check.run(context)) };
+  const show = (result: (typeof results)[number]) => {
     results.push(result);
     if (options.output === "table") process.stdout.write(lineOf(result));
-  }
+  };
+  for (const check of allChecks) show({ name: check.name, ...(await check.run(context)) });
+  for (const result of await colocationChecks(context)) show(result);
   if (options.output === "json") process.stdout.write(`${JSON.stringify(results, null, 2)}\n`);
   const problems = results.filter((result) => result.state === "problem").length;
   if (options.output === "table")

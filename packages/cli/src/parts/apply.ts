@@ -20,12 +20,14 @@ export async function readManifests(...files: readonly string[]): Promise<Manife
 }
 
 export async function applyManifests(
-  { kubectl, kubeconfig }: Pick<PartContext, "kubectl" | "kubeconfig">,
+  { kubectl, kubeconfig, directory }: Pick<PartContext, "kubectl" | "kubeconfig" | "directory">,
   manifests: readonly Manifest[],
   { signal }: Abortable,
 ): Promise<void> {
   const flags = ["apply", "--server-side", "--force-conflicts", "--field-manager=cocoonctl", "-f", "-"];
-  const running = run(kubectl, flags, { signal, timeout: timeoutMs, env: { KUBECONFIG: kubeconfig } });
+  // Without a home it would keep its cache in the working directory.
+  const env = { KUBECONFIG: kubeconfig, HOME: directory };
+  const running = run(kubectl, flags, { signal, timeout: timeoutMs, env });
   running.child.stdin?.end(manifests.map((manifest) => stringify(manifest)).join("---\n"));
   try {
     await running;

@@ -4,23 +4,30 @@
  */
 import { join } from "node:path";
 import { ensureClientIdentity, identityKubeconfig } from "@cocoon/controlplane";
-import { systemNamespace } from "@cocoon/contract";
 import type { PartContext } from "./part.ts";
+
+export interface ServiceAccount {
+  readonly namespace: string;
+  readonly name: string;
+}
 
 function identitiesDirectory({ directory }: Pick<PartContext, "directory">): string {
   return join(directory, "identities");
 }
 
-export function partKubeconfig(context: PartContext, serviceAccount: string): string {
-  return identityKubeconfig({ directory: identitiesDirectory(context), name: serviceAccount });
+export function partKubeconfig(context: PartContext, { name }: ServiceAccount): string {
+  return identityKubeconfig({ directory: identitiesDirectory(context), name });
 }
 
-export async function ensureIdentity(context: PartContext, serviceAccount: string): Promise<void> {
+export async function ensureIdentity(
+  context: PartContext,
+  { namespace, name }: ServiceAccount,
+): Promise<void> {
   await ensureClientIdentity(context.pki, {
     directory: identitiesDirectory(context),
-    name: serviceAccount,
+    name,
     server: context.server,
-    commonName: `system:serviceaccount:${systemNamespace}:${serviceAccount}`,
-    organizations: ["system:serviceaccounts", `system:serviceaccounts:${systemNamespace}`],
+    commonName: `system:serviceaccount:${namespace}:${name}`,
+    organizations: ["system:serviceaccounts", `system:serviceaccounts:${namespace}`],
   });
 }

@@ -6,7 +6,7 @@ import { ensureIdentity, partKubeconfig } from "./identity.ts";
 import { loopback, programArguments, registryAccess, sourceFile, type PartContext } from "./part.ts";
 import { probeHealth } from "./probe-health.ts";
 
-const serviceAccount = "cocoon-operator";
+const account = { namespace: systemNamespace, name: "cocoon-operator" };
 
 export function operatorPart(context: PartContext): Component {
   const { ports } = context;
@@ -18,7 +18,7 @@ export function operatorPart(context: PartContext): Component {
     command: process.execPath,
     args: programArguments("operator"),
     env: {
-      KUBECONFIG: partKubeconfig(context, serviceAccount),
+      KUBECONFIG: partKubeconfig(context, account),
       POD_NAMESPACE: systemNamespace,
       METRICS_ADDR: `${loopback}:${ports.operatorMetrics}`,
       PROBE_ADDR: `${loopback}:${ports.operatorHealth}`,
@@ -26,7 +26,7 @@ export function operatorPart(context: PartContext): Component {
     },
     ...(registry.secrets ? { secrets: registry.secrets } : {}),
     prepare: async (options) => {
-      await ensureIdentity(context, serviceAccount);
+      await ensureIdentity(context, account);
       const definitions = ["cocoonsets", "cocoonhibernations", "cocoonsnapshotgrants"].map((name) =>
         sourceFile("deploy", "crds", `cocoonset.cocoonstack.io_${name}.yaml`),
       );

@@ -14,6 +14,9 @@ export const portOwners = {
   operatorMetrics: "operator",
   webhook: "webhook",
   webhookHealth: "webhook",
+  colocation: "colocation",
+  colocationHealth: "colocation",
+  colocationMetrics: "colocation",
 } as const;
 export type PartPort = keyof typeof portOwners;
 export type PartPorts = Readonly<Record<PartPort, number>>;
@@ -38,7 +41,7 @@ export const loopback = "127.0.0.1";
 
 const packages = join(import.meta.dirname, "../../..");
 
-type ProgramPackage = "registry" | "vk" | "operator" | "webhook";
+type ProgramPackage = "registry" | "vk" | "operator" | "webhook" | "colocation";
 
 /** Files that are part of the source, such as manifests. */
 export function sourceFile(...names: readonly string[]): string {

@@ -15,6 +15,7 @@ import { join } from "node:path";
 import { findRunning, keepPorts, type Component, type PkiFiles } from "@cocoon/controlplane";
 import { Fault, tryReadFile, writeFileAtomically } from "@cocoon/core";
 import { z } from "zod";
+import { colocationPart } from "./colocation-part.ts";
 import { nodeNumbers, nodePart } from "./node-part.ts";
 import { portOwners, type PartContext, type PartPort, type PartPorts } from "./part.ts";
 import { operatorPart } from "./operator-part.ts";
@@ -82,6 +83,7 @@ function partsOf(context: PartContext): readonly Component[] {
     registryPart(context),
     operatorPart(context),
     webhookPart(context),
+    colocationPart(context),
     ...nodeNumbers.map((number) => nodePart(context, number)),
   ];
 }

@@ -182,7 +182,7 @@ const reservationDefinition: Definition = {
   },
 };
 
-const ownerLabels = { "app.kubernetes.io/managed-by": "cocoon-colocation" } as const;
+export const ownerLabels = { "app.kubernetes.io/managed-by": "cocoon-colocation" } as const;
 
 export function colocationCustomResources(): readonly CustomResource[] {
   return [profileDefinition, quotaDefinition, quotaProfileDefinition, reservationDefinition].map(

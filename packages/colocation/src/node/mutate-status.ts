@@ -11,7 +11,7 @@ import {
   type Verdict,
 } from "@cocoon/kube/admission";
 import { objectOf, oldObjectOf, owning, type Owned } from "../handlers.ts";
-import { child, own, put, readObject, readTexts, type Json, type ReadonlyJson } from "../json.ts";
+import { child, copyJson, own, put, readObject, readTexts, type Json, type ReadonlyJson } from "../json.ts";
 import { ratioAnnotation, rawAllocatableAnnotation } from "../keys.ts";
 import { quantityText, readResources, resourcesText, type Resources } from "../resources.ts";
 import { amplified, amplify, readRatios, readRaw, type Ratios } from "./amplification.ts";
@@ -36,7 +36,7 @@ function mutate(object: ReadonlyJson, old: ReadonlyJson): Verdict {
 }
 
 function amplifyNode(object: ReadonlyJson, old: ReadonlyJson): Amplified {
-  const node = structuredClone(object) as Json;
+  const node = copyJson(object) as Json;
   const untouched = (warning?: string): Amplified => ({
     node: object,
     warnings: warning === undefined ? [] : [`node not amplified: ${warning}`],

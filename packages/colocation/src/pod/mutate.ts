@@ -12,7 +12,7 @@ import {
 } from "@cocoon/kube/admission";
 import type { Gates } from "../gates.ts";
 import { objectOf, owning, type Owned } from "../handlers.ts";
-import { child, isRecord, own, sortedJson, tryParseJson, type Json, type Texts } from "../json.ts";
+import { child, copyJson, isRecord, own, sortedJson, tryParseJson, type Json, type Texts } from "../json.ts";
 import { drawnAnnotation } from "../keys.ts";
 import type { PriorityClass } from "../kinds.ts";
 import { podSchema } from "../patch/schemas.ts";
@@ -61,7 +61,7 @@ async function create(
   options: PodMutatorOptions,
 ): Promise<Verdict> {
   const { gates, view, timed = (_plugin, _operation, work) => work() } = options;
-  const pod = structuredClone(request.object) as Json;
+  const pod = copyJson(request.object) as Json;
   // A pod of a controller may carry no namespace yet: then the request's counts.
   const namespace = reading.namespace || request.namespace;
   const now = (): PodReading => ({ ...readPod(pod), namespace });
@@ -82,7 +82,7 @@ async function update(
   reading: PodReading,
   options: PodMutatorOptions,
 ): Promise<Verdict> {
-  const pod = structuredClone(request.object) as Json;
+  const pod = copyJson(request.object) as Json;
   const { profiles } = await matchingProfiles(
     { ...reading, namespace: reading.namespace || request.namespace },
     options,

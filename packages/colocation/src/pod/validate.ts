@@ -56,9 +56,8 @@ type Groups = readonly (() => Iterable<Refusal>)[];
 
 /** What needs nobody else. */
 function immediateGroups({ request, pod, old }: Asked, options: PodValidatorOptions): Groups {
-  const { gates, view, timed = (_plugin, _operation, work) => work() } = options;
-  const group = (plugin: string, rules: () => Iterable<Refusal>) => () =>
-    timed(plugin, request.operation, () => [...rules()]);
+  const { gates, view } = options;
+  const group = timedGroups(request, options);
   const groups = [
     group("ClusterReservation", () => reservePod(pod)),
     group("ClusterColocationProfile", () => colocationRules(pod, old, gates)),
@@ -69,12 +68,22 @@ function immediateGroups({ request, pod, old }: Asked, options: PodValidatorOpti
   return [...groups, ...lastGroups({ request, pod, old }, options)];
 }
 
+function timedGroups(
+  { operation }: AdmissionRequest,
+  { timed = (_plugin, _operation, work) => work() }: PodValidatorOptions,
+): (plugin: string, rules: () => Iterable<Refusal>) => () => Iterable<Refusal> {
+  return (plugin, rules) => () => timed(plugin, operation, () => [...rules()]);
+}
+
 function lastGroups({ request, pod }: Asked, options: PodValidatorOptions): Groups {
   const { gates, enhanced } = options;
+  const group = timedGroups(request, options);
   const namespace = pod.namespace || request.namespace;
   return [
-    ...(gates.ValidatePodDeviceResource ? [() => deviceRules(pod)] : []),
-    ...(gates.EnablePodEnhancedValidator ? [() => enhanced.check({ ...pod, namespace })] : []),
+    ...(gates.ValidatePodDeviceResource ? [group("DeviceResource", () => deviceRules(pod))] : []),
+    ...(gates.EnablePodEnhancedValidator
+      ? [group("EnhancedValidation", () => enhanced.check({ ...pod, namespace }))]
+      : []),
   ];
 }
 

@@ -15,6 +15,7 @@ import type { LedgerEntry, TreeStore } from "./tree-ledger.ts";
 
 const entriesSchema = z.array(
   z.object({
+    id: z.string(),
     operation: z.enum(["CREATE", "UPDATE", "DELETE"]),
     name: z.string(),
     uid: z.string(),

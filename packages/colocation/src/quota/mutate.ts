@@ -2,7 +2,16 @@
 import { Fault } from "@cocoon/core";
 import { allow, allowWithPatch, difference, type AdmissionHandler } from "@cocoon/kube/admission";
 import { objectOf, owning, type Owned } from "../handlers.ts";
-import { child, own, readObject, readText, readTexts, type Json, type ReadonlyJson } from "../json.ts";
+import {
+  child,
+  copyJson,
+  own,
+  readObject,
+  readText,
+  readTexts,
+  type Json,
+  type ReadonlyJson,
+} from "../json.ts";
 import { quotaKey, rootQuota } from "../keys.ts";
 import { readResources, resourcesText, type Resources } from "../resources.ts";
 import type { ClusterView } from "../view.ts";
@@ -23,7 +32,7 @@ export function quotaMutator(options: QuotaMutatorOptions): AdmissionHandler {
     const metadata = readObject(object, "metadata", "metadata") ?? {};
     const name = readText(metadata, "name", "metadata.name") || request.name;
     if (name === rootQuota) return allow();
-    const quota = structuredClone(object) as Json;
+    const quota = copyJson(object) as Json;
     await fillLabels(quota, { name, labels: readTexts(metadata, "labels", "metadata.labels") }, options);
     fillSharedWeight(quota, name, options);
     return allowWithPatch(difference(object, quota));

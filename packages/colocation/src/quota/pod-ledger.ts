@@ -87,6 +87,8 @@ export class PodLedger {
   readonly #batches: Batches<PodAsking, Answer>;
   /** What our last write returned: the next batch may begin with it. */
   #last: ElasticQuota | undefined;
+  /** Admitted too late: the API server was told no in the meantime, so these are given back. */
+  readonly #tooLate = new Set<string>();
 
   constructor(options: PodLedgerOptions) {
     this.#options = { nowMs: Date.now, holdMs: 40_000, recountMs: 60_000, ...options };
@@ -126,6 +128,7 @@ export class PodLedger {
     if (tally.refused.length > 0 && quota === this.#last) return undefined;
     const kept = questions.filter((each) => tally.admitted.has(each) && !each.dryRun);
     if (kept.length > 0 && !(await this.#write(quota, { balance, kept }, options))) return undefined;
+    for (const { uid, signal } of kept) if (signal.aborted) this.#tooLate.add(uid);
     return questions.map((each) => this.#answer(each, { tally, balance, quota }));
   }
 
@@ -148,14 +151,17 @@ export class PodLedger {
     const { nowMs, recountMs } = this.#options;
     const annotations = quota.metadata.annotations ?? {};
     const text = annotations[quotaKey.childRequest];
-    const ledger = readLedger(annotations[ledgerAnnotation]);
-    const holds = new Map(Object.entries(ledger?.holds ?? {}).filter(([, hold]) => hold.untilMs > nowMs()));
-    const isOurs = text === undefined || ledger?.wrote === text;
+    const { wrote, countedMs, holds: held } = readLedger(annotations[ledgerAnnotation]);
+    const isAlive = ([uid, hold]: readonly [string, Hold]) =>
+      hold.untilMs > nowMs() && !this.#tooLate.has(uid);
+    const holds = new Map(Object.entries(held).filter(isAlive));
+    const isOurs = text === undefined || wrote === text;
     const given = readResourcesText(text)?.value ?? new Map<string, Quantity>();
-    const isOld = text === undefined || nowMs() - (ledger?.countedMs ?? 0) > recountMs;
+    const isFull = holds.size === Object.keys(held).length;
+    const isOld = text === undefined || nowMs() - countedMs > recountMs || !isFull;
     // Ours includes what is held; somebody else's may not.
     const used = isOurs ? given : sum([given, ...[...holds.values()].map(requestOf)]);
-    return { isOurs, isOld, given, used, holds, countedMs: ledger?.countedMs ?? 0 };
+    return { isOurs, isOld, given, used, holds, countedMs };
   }
 
   async #recount(quota: ElasticQuota, account: Account, options: Abortable): Promise<Account> {
@@ -190,6 +196,7 @@ export class PodLedger {
     try {
       const annotations = { [quotaKey.childRequest]: wrote, [ledgerAnnotation]: sortedJson(ledger) };
       this.#last = await store.write(quota, annotations, options);
+      this.#tooLate.clear();
       return true;
     } catch (error) {
       if (isFault(error, "conflict") || isFault(error, "invalid")) return false;
@@ -243,9 +250,11 @@ function requestOf({ request }: Hold): Resources {
   return readResources({ request }, "request", "request");
 }
 
-function readLedger(text: string | undefined): Ledger | undefined {
+const noLedger: Ledger = { wrote: "", countedMs: 0, holds: {} };
+
+function readLedger(text: string | undefined): Ledger {
   const parsed = ledgerSchema.safeParse(text === undefined ? undefined : tryParseJson(text)?.value);
-  return parsed.success ? parsed.data : undefined;
+  return parsed.success ? parsed.data : noLedger;
 }
 
 function fits(quota: ElasticQuota, used: Resources, request: Resources): boolean {

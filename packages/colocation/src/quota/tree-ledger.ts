@@ -20,6 +20,8 @@ import { QuotaTree, readQuota, type Quota } from "./quota-tree.ts";
 
 /** A change that was admitted and is not known to be stored. */
 export interface LedgerEntry {
+  /** Of the request. */
+  readonly id: string;
   readonly operation: QuotaRequest["operation"];
   readonly name: string;
   /** Of the object, where the API server has given it one. */
@@ -47,6 +49,9 @@ export interface Asked {
   readonly request: QuotaRequest;
   readonly object: ElasticQuota | undefined;
   readonly dryRun: boolean;
+  /** Of the request. */
+  readonly id: string;
+  readonly signal: AbortSignal;
 }
 
 export interface TreeLedgerOptions extends CheckParts {
@@ -69,14 +74,16 @@ export class TreeLedger {
   readonly #options: TreeLedgerOptions;
   readonly #batches: Batches<Asked, Verdict>;
   readonly #broken = new WeakMap<Verdict, readonly Broken[]>();
+  /** Admitted too late: the API server was told no in the meantime, so these are taken out again. */
+  readonly #tooLate = new Set<string>();
 
   constructor(options: TreeLedgerOptions) {
     this.#options = options;
     this.#batches = new Batches((questions) => this.#decide(questions));
   }
 
-  decide(asked: Asked, signal: AbortSignal): Promise<Verdict> {
-    return this.#batches.ask(asked, signal);
+  decide(asked: Asked): Promise<Verdict> {
+    return this.#batches.ask(asked, asked.signal);
   }
 
   async #decide(questions: readonly Asked[]): Promise<(Verdict | undefined)[]> {
@@ -95,7 +102,9 @@ export class TreeLedger {
     const { store, holdMs = defaultHoldMs, nowMs = Date.now } = this.#options;
     const ledger = await store.readLedger(options);
     const stored = new QuotaTree((await store.listQuotas(options)).flatMap(tryRead));
-    const entries = ledger.entries.filter((entry) => entry.untilMs > nowMs() && !isStored(entry, stored));
+    const entries = ledger.entries.filter(
+      (entry) => entry.untilMs > nowMs() && !isStored(entry, stored) && !this.#tooLate.has(entry.id),
+    );
     const before = entries.length;
     const answers = questions.map((asked) => {
       const verdict = this.#judge(asked, stored, entries);
@@ -109,6 +118,8 @@ export class TreeLedger {
       if (isFault(error, "conflict") || isFault(error, "alreadyExists")) return undefined;
       throw error;
     }
+    this.#tooLate.clear();
+    for (const { id, signal } of questions) if (signal.aborted) this.#tooLate.add(id);
     return this.#counted(answers);
   }
 
@@ -188,9 +199,10 @@ function tryRead(object: ElasticQuota): Quota[] {
   }
 }
 
-function entryOf({ request, object }: Asked, untilMs: number): LedgerEntry {
+function entryOf({ request, object, id }: Asked, untilMs: number): LedgerEntry {
   const subject = request.operation === "DELETE" ? request.old : request.quota;
   return {
+    id,
     operation: request.operation,
     name: subject.name,
     uid: subject.uid,

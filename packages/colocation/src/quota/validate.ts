@@ -23,20 +23,21 @@ function validate(
   ledger: Pick<TreeLedger, "decide">,
   signal: AbortSignal,
 ): Verdict | Promise<Verdict> {
-  const { dryRun, operation } = request;
+  const { dryRun, operation, uid: id } = request;
+  const common = { dryRun, id, signal };
   if (operation === "DELETE") {
     const old = readQuota(checked(oldObjectOf(request, quotaKind), request));
-    return ledger.decide({ request: { operation: "DELETE", old }, object: undefined, dryRun }, signal);
+    return ledger.decide({ request: { operation: "DELETE", old }, object: undefined, ...common });
   }
   if (operation !== "CREATE" && operation !== "UPDATE") return allow();
   const object = checked(objectOf(request, quotaKind), request);
   const quota = readQuota(object);
   if (operation === "CREATE")
-    return ledger.decide({ request: { operation: "CREATE", quota }, object, dryRun }, signal);
+    return ledger.decide({ request: { operation: "CREATE", quota }, object, ...common });
   const oldObject = checked(oldObjectOf(request, quotaKind), request);
   if (isUnchanged(object, oldObject)) return allow();
   const old = readQuota(oldObject);
-  return ledger.decide({ request: { operation: "UPDATE", quota, old }, object, dryRun }, signal);
+  return ledger.decide({ request: { operation: "UPDATE", quota, old }, object, ...common });
 }
 
 /** Types of the fields that are read; the name may only be in the request. */

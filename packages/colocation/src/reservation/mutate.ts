@@ -9,7 +9,16 @@ import {
   type Verdict,
 } from "@cocoon/kube/admission";
 import { objectOf, owning, type Owned } from "../handlers.ts";
-import { child, isRecord, own, readObject, readTexts, type Json, type ReadonlyJson } from "../json.ts";
+import {
+  child,
+  copyJson,
+  isRecord,
+  own,
+  readObject,
+  readTexts,
+  type Json,
+  type ReadonlyJson,
+} from "../json.ts";
 import { reservationSchema } from "../patch/schemas.ts";
 import { priorityClassesOf } from "../pod/mutate.ts";
 import { applyProfile, isDrawn } from "../profile-engine.ts";
@@ -41,7 +50,7 @@ async function create(
     .profiles()
     .filter((profile) => profile.trouble === undefined && matchesLabels(profile.selector, labels));
   const classes = await priorityClassesOf(matched, view);
-  const reservation = structuredClone(object) as Json;
+  const reservation = copyJson(object) as Json;
   for (const profile of matched) {
     if (!isDrawn(profile, random)) continue;
     applyProfile(profile, {

@@ -16,7 +16,7 @@ import { quotaValidator } from "../quota/validate.ts";
 import { reservationMutator } from "../reservation/mutate.ts";
 import { ruleNames, type RuleName } from "../rules.ts";
 import type { ClusterView } from "../view.ts";
-import type { ColocationMetrics } from "./metrics.ts";
+import type { ColocationMetrics, HandlerStep } from "./metrics.ts";
 import { activeDefinitions, endpointName, isLenient } from "./registration.ts";
 
 export interface RuleSettings {
@@ -68,6 +68,36 @@ function ruleBook(warnRules: readonly string[], broken: RuleBook["broken"]): Rul
   return { warns: (rule: RuleName) => warned.has(rule), broken };
 }
 
+/** Endpoints that are one step in the metrics; those of pods count their steps themselves. */
+const steps: Readonly<Record<string, HandlerStep>> = {
+  "/mutate-node-status": {
+    webhookType: "mutate",
+    objectType: "node",
+    plugin: "NodeResourceAmplificationPlugin",
+  },
+  "/validate-node": {
+    webhookType: "validate",
+    objectType: "node",
+    plugin: "SLOManagerConfigConflictForNode",
+  },
+  "/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota": {
+    webhookType: "mutate",
+    objectType: "elasticquota",
+    plugin: "QuotaMetaChecker",
+  },
+  "/validate-scheduling-sigs-k8s-io-v1alpha1-elasticquota": {
+    webhookType: "validate",
+    objectType: "elasticquota",
+    plugin: "QuotaMetaChecker",
+  },
+  "/mutate-reservation": {
+    webhookType: "mutate",
+    objectType: "reservation",
+    plugin: "ClusterColocationProfile",
+  },
+  "/validate-configmap": { webhookType: "validate", objectType: "configmap", plugin: "SLOConfig" },
+};
+
 function handlersByPath(parts: EndpointParts): (path: string) => AdmissionHandler {
   const { settings, view, metrics, log } = parts;
   const { gates, configNamespace: namespace, sloConfigName } = settings;
@@ -108,6 +138,7 @@ function handlersByPath(parts: EndpointParts): (path: string) => AdmissionHandle
   return (path) => {
     const make = handlers[path];
     if (!make) throw new Error(`no handler for ${path}`);
-    return make();
+    const step = steps[path];
+    return step ? metrics.timedHandler(step, make()) : make();
   };
 }

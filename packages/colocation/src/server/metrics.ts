@@ -1,6 +1,6 @@
 /** What is counted: Koordinator's series under its names, and ours. */
 import { Counter, Gauge, Histogram, type Registry } from "@cocoon/core";
-import type { ReviewObserver } from "@cocoon/kube/admission";
+import type { AdmissionHandler, Decision, ReviewObserver } from "@cocoon/kube/admission";
 import type { RuleBook } from "../handlers.ts";
 import type { RuleName } from "../rules.ts";
 
@@ -10,12 +10,20 @@ export interface ColocationMetrics {
     webhookType: "mutate" | "validate",
     objectType: string,
   ): <T>(plugin: string, operation: string, work: () => T) => T;
+  /** An endpoint that is one step. */
+  timedHandler(step: HandlerStep, handler: AdmissionHandler): AdmissionHandler;
   readonly observe: ReviewObserver;
   readonly decided: (decision: string) => void;
   readonly weighed: (quota: string, resource: string, value: number) => void;
   readonly broken: RuleBook["broken"];
   readonly limited: (endpoint: string, outcome: "refused" | "allowed") => void;
   readonly failed: (endpoint: string, outcome: "refused" | "allowed") => void;
+}
+
+export interface HandlerStep {
+  readonly webhookType: "mutate" | "validate";
+  readonly objectType: string;
+  readonly plugin: string;
 }
 
 /** 20 buckets from a microsecond on, each twice the one before, in milliseconds. */
@@ -61,6 +69,7 @@ export function createColocationMetrics(registry: Registry): ColocationMetrics {
         { webhook_type: webhookType, object_type: objectType, operation, plugin_name: plugin },
         work,
       ),
+    timedHandler: (step, handler) => timeHandler(duration, step, handler),
     observe: controllerRuntimeSeries(registry),
     decided: (decision) => bindings.inc({ decision }),
     weighed: (quota, resource, value) =>
@@ -84,6 +93,25 @@ function timeStep<T>(histogram: Histogram, labels: StepLabels, work: () => T): T
   } finally {
     histogram.observe({ ...labels, operation: known(labels.operation), status }, performance.now() - began);
   }
+}
+
+function timeHandler(
+  histogram: Histogram,
+  { webhookType, objectType, plugin }: HandlerStep,
+  handler: AdmissionHandler,
+): AdmissionHandler {
+  return (request, context) => {
+    const began = performance.now();
+    const finish = (decision: Decision): Decision => {
+      const labels = { webhook_type: webhookType, object_type: objectType, plugin_name: plugin };
+      const status = decision?.kind === "deny" ? "rejected" : "allowed";
+      const operation = known(request.operation);
+      histogram.observe({ ...labels, operation, status }, performance.now() - began);
+      return decision;
+    };
+    const decision = handler(request, context);
+    return decision instanceof Promise ? decision.then(finish) : finish(decision);
+  };
 }
 
 /** Operations come from outside; a label must not. */

@@ -263,6 +263,7 @@ function memoryView(world: World, quotas: readonly ElasticQuota[]): ClusterView 
   });
   const named = <T extends KubeObject>(list: readonly T[] | undefined, name: string, namespace?: string) =>
     list?.find(({ metadata }) => metadata.name === name && (!namespace || metadata.namespace === namespace));
+  let built: { readonly at: number; readonly tree: QuotaTree } | undefined;
   const compiled = (world.profiles ?? [])
     .map(compileProfile)
     .toSorted((left, right) => (left.name < right.name ? -1 : 1));
@@ -270,7 +271,10 @@ function memoryView(world: World, quotas: readonly ElasticQuota[]): ClusterView 
     profiles: () => compiled,
     namespaceLabels: (name) => world.namespaces?.[name] ?? {},
     priorityClass: (name) => named(world.priorityClasses, name),
-    quotas: () => new QuotaTree(quotas.map(readQuota)),
+    quotas: () => {
+      if (built?.at !== versions) built = { at: versions, tree: new QuotaTree(quotas.map(readQuota)) };
+      return built.tree;
+    },
     quota: (name) => quotas.map(readQuota).find((each) => each.name === name),
     quotaProfiles: () => world.quotaProfiles ?? [],
     configMap: (namespace, name) => named(world.configMaps, name, namespace),

@@ -4,21 +4,21 @@ import type { CacheIndex, KubeClient, Node, ObjectCache, Pod } from "@cocoon/kub
 import type { EventRecorder, OwnWrites } from "@cocoon/kube/controller";
 import type { CustomObject } from "../kinds.ts";
 import type { OperatorMetrics } from "../metrics.ts";
-import type { SnapshotStore } from "../snapshot-store.ts";
+import type { Snapshots } from "../snapshot-store.ts";
 
 export interface SetParts {
   readonly client: KubeClient;
   /** Sets and pods with our own writes laid over the caches. */
   readonly sets: OwnWrites<CustomObject>;
   readonly pods: OwnWrites<Pod>;
-  readonly podsByOwner: CacheIndex<Pod>;
-  readonly podsByNode: CacheIndex<Pod>;
-  readonly podsByVmName: CacheIndex<Pod>;
+  readonly podsByOwner: Pick<CacheIndex<Pod>, "get">;
+  readonly podsByNode: Pick<CacheIndex<Pod>, "get">;
+  readonly podsByVmName: Pick<CacheIndex<Pod>, "get">;
   /** By `namespace/pod`. */
-  readonly hibernationsByPod: CacheIndex<CustomObject>;
-  readonly grants: ObjectCache<CustomObject>;
-  readonly nodes: ObjectCache<Node>;
-  readonly snapshots: SnapshotStore;
+  readonly hibernationsByPod: Pick<CacheIndex<CustomObject>, "get">;
+  readonly grants: Pick<ObjectCache<CustomObject>, "list">;
+  readonly nodes: Pick<ObjectCache<Node>, "get">;
+  readonly snapshots: Snapshots;
   readonly events: EventRecorder;
   readonly metrics: OperatorMetrics;
   readonly log: Logger;

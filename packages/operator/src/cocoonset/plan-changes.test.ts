@@ -401,6 +401,19 @@ table("failure", [
   },
 ]);
 
+table("forks", [
+  {
+    row: "one that waits beside a source that moved is made anew",
+    agent: one,
+    pods: {
+      0: { node: "n2" },
+      1: { how: "pending", affinityTo: "n1", annotations: { [annotation.lifecycleState]: "creating" } },
+    },
+    does: ["delete a-1"],
+  },
+  { row: "one that lives stays where it is", agent: one, pods: { 0: { node: "n2" }, 1: "ready" }, does: [] },
+]);
+
 table("scale", [
   {
     row: "surplus goes, lowest slot first",

@@ -1,12 +1,13 @@
 /** Toolboxes, sub-agents and spare machines: create what is missing, look at what is there, name what is too much. */
 import { annotation, label, legacyLabel } from "@cocoon/contract";
-import type { Machine } from "../machine.ts";
+import { neverLived, type Machine } from "../machine.ts";
 import type { Draft } from "./draft.ts";
 import { advisoryChanges } from "./drift.ts";
 import type { AgentMember, Member } from "./members.ts";
 import { isLeaving, machineOf } from "./phase.ts";
 import { createFrom, preferred, startOf } from "./plan-creation.ts";
 import type { Tools } from "./plan-running.ts";
+import { requiredNode } from "./pod-template.ts";
 
 /** Each of these returns the machines that the spec no longer asks for. */
 export function planToolboxes(draft: Draft, tools: Tools): readonly Machine[] {
@@ -34,6 +35,12 @@ export function planSubAgents(draft: Draft, tools: Tools): readonly Machine[] {
   for (const member of subAgents) {
     const machine = machineOf(world, member);
     if (machine?.role === "warm") promote(draft, member, machine);
+    else if (machine && isStranded(draft, machine))
+      draft.do({
+        kind: "deletePod",
+        machine,
+        why: "the machine it is to be forked from is on another node now",
+      });
     else if (machine) triage(draft, { member, machine, tools });
     else if (!isLeaving(world, member)) planNewSubAgent(draft, member, tools);
   }
@@ -55,6 +62,14 @@ function planNewSubAgent(draft: Draft, member: AgentMember, { rebuilds }: Tools)
     createFrom(draft, member, { restore: false, placement: { kind: "required", node: main.node } });
 }
 
+/** It was never there, and cannot come: its source moved before it was forked. */
+function isStranded({ world }: Draft, machine: Machine): boolean {
+  const main = machineOf(world, world.members.main);
+  if (!main?.ready || main.node === "" || machine.vm.forkFrom !== main.vm.vmName) return false;
+  const place = machine.node || requiredNode(machine.pod);
+  return neverLived(machine) && place !== "" && place !== main.node;
+}
+
 /** Spare machines are sub-agents of slots that nobody asked for yet: a larger set takes them over as they are. */
 export function planWarm(draft: Draft): readonly Machine[] {
   const { world } = draft;
@@ -69,7 +84,10 @@ export function planWarm(draft: Draft): readonly Machine[] {
   const wanted = new Set(world.members.warm.map((member) => member.podName));
   const taken = new Set(world.members.subAgents.map((member) => member.podName));
   return livingOf(draft, "warm").filter(
-    ({ podName, failed }) => failed || (!wanted.has(podName) && !taken.has(podName)),
+    (machine) =>
+      machine.failed ||
+      isStranded(draft, machine) ||
+      (!wanted.has(machine.podName) && !taken.has(machine.podName)),
   );
 }
 

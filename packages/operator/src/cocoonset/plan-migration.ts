@@ -72,7 +72,8 @@ function mayMove({ world }: Draft, main: Machine): boolean {
 function planMove(draft: Draft, memory: Memory, main: Machine | undefined): Migration {
   const { set, members } = draft.world;
   const wanted = set.spec.nodeName ?? "";
-  const current = memory.to === wanted ? memory : retarget(draft, memory, wanted);
+  const current = memory.to === wanted ? memory : retarget(draft, memory, main);
+  if (current.returned !== undefined) return { busy: true, leaving: false, pinnedTo: memory.from };
   const pinned = { busy: true, leaving: false, pinnedTo: wanted };
   if (!main) return { ...pinned, busy: true };
   if (main.node === memory.from && wanted !== memory.from && wanted !== "")
@@ -140,15 +141,23 @@ function finishMove(draft: Draft, main: Machine): Migration {
   return { busy: false, leaving: false, pinnedTo: draft.world.set.spec.nodeName ?? "" };
 }
 
-function retarget(draft: Draft, memory: Memory, to: string): Memory {
-  const next = { ...memory, to, startedAt: draft.world.now.toISOString() };
-  remember(draft, next);
-  return next;
+/** The wish changed on the way: to another node, if that can take it, else back. */
+function retarget(draft: Draft, memory: Memory, main: Machine | undefined): Memory {
+  const to = draft.world.set.spec.nodeName ?? "";
+  const refusal = to === "" || to === memory.from ? "" : preflight(draft, main, to);
+  if (refusal === "") {
+    const next = { ...memory, to, startedAt: draft.world.now.toISOString() };
+    remember(draft, next);
+    return next;
+  }
+  return giveBack(draft, { ...memory, to }, `cannot move to ${to}: ${refusal}`);
 }
 
-function giveBack(draft: Draft, memory: Memory, why: string): void {
-  remember(draft, { ...memory, returned: draft.generation });
+function giveBack(draft: Draft, memory: Memory, why: string): Memory {
+  const returned = { ...memory, returned: draft.generation };
+  remember(draft, returned);
   draft.trouble("MigrationReturned", `${why}; it goes back to ${memory.from}`);
+  return returned;
 }
 
 function isLate(draft: Draft, { startedAt }: Memory): boolean {
@@ -160,7 +169,7 @@ function isLate(draft: Draft, { startedAt }: Memory): boolean {
   return !(leftMs > 0);
 }
 
-function preflight({ world }: Draft, main: Machine, target: string): string {
+function preflight({ world }: Draft, main: Machine | undefined, target: string): string {
   const node = world.node(target);
   const { nodePool, snapshotCompatibilityClass = "" } = world.set.spec;
   if (!node) return "there is no such node";
@@ -169,7 +178,7 @@ function preflight({ world }: Draft, main: Machine, target: string): string {
   if (node.pool !== nodePool) return `the node belongs to pool "${node.pool}", not "${nodePool}"`;
   if (snapshotCompatibilityClass !== "" && node.cpuClass !== snapshotCompatibilityClass)
     return `the node has CPU class "${node.cpuClass}", not "${snapshotCompatibilityClass}"`;
-  return node.lacks(main);
+  return main ? node.lacks(main) : "";
 }
 
 function readMemory({ world }: Draft): Memory | undefined {

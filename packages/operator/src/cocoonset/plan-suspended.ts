@@ -4,10 +4,12 @@
  */
 import { annotation, extendDeleteList, setAnnotation, writeDeleteList } from "@cocoon/contract";
 import type { ConditionReport, SetPhase } from "@cocoon/contract";
-import type { Machine } from "../machine.ts";
+import { neverLived, type Machine } from "../machine.ts";
 import type { Draft, SetPlan } from "./draft.ts";
+import type { Member } from "./members.ts";
 import { isLeaving, machineOf } from "./phase.ts";
 import { bootsFresh } from "./plan-creation.ts";
+import { requiredNode } from "./pod-template.ts";
 import { proveAsleep } from "./proof.ts";
 import { planSleepKeys } from "./wishes.ts";
 
@@ -19,7 +21,15 @@ export function planSuspended(draft: Draft): SetPlan {
   const living = world.machines.filter((machine) => !machine.terminating);
   for (const machine of living.filter(({ role }) => role === "warm"))
     draft.do({ kind: "deletePod", machine, why: "the set is suspended and needs no spare machines" });
-  const sleepers = living.filter(({ vm, role }) => vm.managed && role !== undefined && role !== "warm");
+  const managed = living.filter(({ vm, role }) => vm.managed && role !== undefined && role !== "warm");
+  const useless = managed.filter((machine) => cannotBoot(draft, machine));
+  for (const machine of useless)
+    draft.do({
+      kind: "deletePod",
+      machine,
+      why: "it cannot start any more, and there is nothing of it to keep",
+    });
+  const sleepers = managed.filter((machine) => !useless.includes(machine));
   const mainSettled = planAbsentMain(draft);
   planSleepKeys(draft, sleepers, { suspended: true, leaving: false });
   const waiting = sleepers.filter(
@@ -30,6 +40,14 @@ export function planSuspended(draft: Draft): SetPlan {
   const phase = allAsleep && released ? planRelease(draft, sleepers) : allAsleep ? "Suspended" : "Suspending";
   draft.conditions.push(suspendedCondition(draft, phase, waiting));
   return draft.finish(phase);
+}
+
+/** A fork that was not made before its source fell asleep, or a main agent that waits for a node nobody wants. */
+function cannotBoot({ world }: Draft, machine: Machine): boolean {
+  if (machine.failed || !neverLived(machine)) return false;
+  if (machine.vm.forkFrom !== "") return true;
+  const wanted = world.set.spec.nodeName ?? "";
+  return machine.role === "main" && machine.node === "" && requiredNode(machine.pod) !== wanted;
 }
 
 /** False while the main agent is neither there nor known to sleep. */
@@ -43,20 +61,29 @@ function planAbsentMain(draft: Draft): boolean {
   if (memory?.asleep && memory.snapshotDigest !== "") return true; // it sleeps without a seat
   const tag = draft.tag(main.vmName);
   if (!tag) return false;
-  if (tag.kind === "there") {
+  if (tag.kind === "there" && !(memory?.awake && memory.snapshotDigest === tag.digest)) {
     draft.digests.set(main.vmName, tag.digest);
     return true;
   }
-  if (bootsFresh(draft, main)) {
-    const wishes = {
-      placement: { kind: "anywhere" as const },
-      restore: false,
-      sleep: "suspend" as const,
-      legacyKeys: world.legacyKeys,
-    };
-    draft.do({ kind: "createPod", member: main, wishes });
+  if (tag.kind === "there") {
+    // It woke from that copy and went on, then its pod was deleted: there is nothing that sleeps.
+    draft.do({ kind: "dropSleeping", vmName: main.vmName, digest: tag.digest });
+    draft.digests.delete(main.vmName);
   }
+  if (bootsFresh(draft, main)) createAsleep(draft, main);
   return false;
+}
+
+/** A set that was created suspended boots once, and sleeps then. */
+function createAsleep(draft: Draft, main: Member): void {
+  const { set, legacyKeys } = draft.world;
+  const node = set.spec.nodeName ?? "";
+  const placement = node === "" ? { kind: "anywhere" as const } : { kind: "required" as const, node };
+  draft.do({
+    kind: "createPod",
+    member: main,
+    wishes: { placement, restore: false, sleep: "suspend", legacyKeys },
+  });
 }
 
 function planRelease(draft: Draft, sleepers: readonly Machine[]): SetPhase {

@@ -5,6 +5,7 @@ import { annotation, setAnnotation } from "@cocoon/contract";
 import { digest, lines, memory, now, otherDigest, worldOf, type WorldInput } from "../testing/fixtures.ts";
 import { table } from "../testing/plan-table.ts";
 import { planSet } from "./plan.ts";
+import { statusOf } from "./status.ts";
 
 const finalizers = { finalizers: [] };
 const suspend = { suspend: true };
@@ -109,6 +110,21 @@ table("suspend, seats kept", [
     phase: "Suspending",
   },
   {
+    row: "a fork that was not made before its source slept goes",
+    spec: suspend,
+    agent: one,
+    pods: { 0: "asleep", 1: "pending" },
+    tags: { 0: digest },
+    does: ["delete a-1"],
+    phase: "Suspended",
+  },
+  {
+    row: "a main agent that waits for a node nobody wants any more goes",
+    spec: { ...suspend, nodeName: "n2" },
+    pods: { 0: { how: "unschedulable", affinityTo: "n9" } },
+    does: ["delete a-0"],
+  },
+  {
     row: "what says that it sleeps is proven",
     spec: suspend,
     pods: { 0: "asleep" },
@@ -195,6 +211,13 @@ table("suspend, seats kept", [
     tags: { 0: digest },
     does: [],
     phase: "Suspended",
+  },
+  {
+    row: "a copy that its machine woke from, and went on, is none to sleep in",
+    spec: suspend,
+    status: memory("Running", { 0: { state: "ready", digest } }),
+    tags: { 0: digest },
+    does: ["dropSleeping a-0", "create a-0 asleep(suspend)"],
   },
   {
     row: "a sleeping one whose copy vanished is not replaced",
@@ -405,4 +428,14 @@ table("deletion", [
 test("a plan is a function of what was seen", () => {
   const input: WorldInput = { agent: two, pods: { 0: "ready", 1: "failed" }, now };
   assert.deepEqual(lines(planSet(worldOf(input))), lines(planSet(worldOf(input))));
+});
+
+test("a sleeping copy that was found after a wake is remembered as sleep, not as leftover", () => {
+  const world = worldOf({
+    spec: suspend,
+    status: memory("Running", { 0: { state: "ready" } }),
+    tags: { 0: digest },
+  });
+  const [main] = statusOf(world, planSet(world)).agents ?? [];
+  assert.deepEqual([main?.lifecycleState, main?.snapshotDigest], ["hibernated", digest]);
 });

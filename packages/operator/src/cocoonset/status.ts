@@ -48,7 +48,7 @@ export function statusOf(world: World, plan: SetPlan): CocoonSetStatus {
     selector: subAgentSelector(set.metadata.name ?? ""),
     hibernatedMachines:
       living.filter(({ asleep }) => asleep).length +
-      podless(world, plan).filter(({ vmName }) => !wasAwake(world, vmName)).length,
+      podless(world, plan).filter(({ vmName }) => !isSuperseded(world, plan, vmName)).length,
   };
 }
 
@@ -123,7 +123,7 @@ function machineFields(machine: Machine, plan: SetPlan) {
 function podlessFields(world: World, plan: SetPlan, { vmName }: Member) {
   const node = rememberedMachines(world.set).get(vmName)?.node ?? "";
   // A copy that its machine woke from and went on is not what the machine sleeps in.
-  const lifecycleState = wasAwake(world, vmName) ? ("ready" as const) : ("hibernated" as const);
+  const lifecycleState = isSuperseded(world, plan, vmName) ? ("ready" as const) : ("hibernated" as const);
   const digest = plan.digests.get(vmName);
   return {
     vmName,
@@ -134,8 +134,12 @@ function podlessFields(world: World, plan: SetPlan, { vmName }: Member) {
   };
 }
 
-function wasAwake(world: World, vmName: string): boolean {
-  return rememberedMachines(world.set).get(vmName)?.awake ?? false;
+/** Awake was the last that was seen of it, and this is the copy it had woken from. */
+function isSuperseded(world: World, plan: SetPlan, vmName: string): boolean {
+  const remembered = rememberedMachines(world.set).get(vmName);
+  return (
+    remembered !== undefined && remembered.awake && remembered.snapshotDigest === plan.digests.get(vmName)
+  );
 }
 
 function connTypeOf({ pod, runtime }: Machine): ConnectionType {

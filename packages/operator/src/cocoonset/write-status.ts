@@ -10,9 +10,18 @@ import { happeningsOf } from "./transitions.ts";
 /** Written at once, because later passes or people depend on it; the others are steps on the way. */
 const passing: ReadonlySet<string> = new Set(["", "Pending", "Scaling"]);
 
+/** A set that gets on is shown later than one that stands still, but not for ever. */
+const mostDelays = 5;
+
+interface Held {
+  readonly since: number;
+  readonly changedAt: number;
+  readonly text: string;
+}
+
 export class StatusWriter {
   readonly #parts: SetParts;
-  readonly #heldSince = new Map<string, number>();
+  readonly #held = new Map<string, Held>();
 
   constructor(parts: SetParts) {
     this.#parts = parts;
@@ -23,7 +32,7 @@ export class StatusWriter {
     const { uid = "" } = set.metadata;
     const leftMs = this.#holdMs(set, status);
     if (leftMs > 0) return leftMs;
-    this.#heldSince.delete(uid);
+    this.#held.delete(uid);
     await this.write(set, status, options);
     return 0;
   }
@@ -38,7 +47,7 @@ export class StatusWriter {
   }
 
   forget(uid: string): void {
-    this.#heldSince.delete(uid);
+    this.#held.delete(uid);
   }
 
   #holdMs(set: CocoonSet, status: CocoonSetStatus): number {
@@ -48,9 +57,13 @@ export class StatusWriter {
     if (!onTheWay || !sameTrouble || createMergePatch(before ?? {}, status) === undefined) return 0;
     const { uid = "" } = set.metadata;
     const now = this.#parts.now().getTime();
-    const since = this.#heldSince.get(uid) ?? now;
-    this.#heldSince.set(uid, since);
-    return since + this.#parts.statusDelayMs - now;
+    const text = progressOf(status);
+    const held = this.#held.get(uid);
+    const since = held?.since ?? now;
+    const changedAt = held?.text === text ? held.changedAt : now;
+    this.#held.set(uid, { since, changedAt, text });
+    const { statusDelayMs } = this.#parts;
+    return Math.min(changedAt + statusDelayMs, since + mostDelays * statusDelayMs) - now;
   }
 
   #tell(set: CocoonSet, status: CocoonSetStatus): void {
@@ -67,4 +80,14 @@ export class StatusWriter {
 function troubleOf(status: CocoonSetStatus | undefined): readonly string[] {
   const degraded = findCondition(status?.conditions, "Degraded");
   return degraded?.status === "True" ? [degraded.reason, degraded.message] : [];
+}
+
+/** What moves while a set comes up. */
+function progressOf({ phase, readyAgents, readyToolboxes, agents, toolboxes }: CocoonSetStatus): string {
+  const machines = [...(agents ?? []), ...(toolboxes ?? [])].map(({ podName, nodeName, ready }) => [
+    podName,
+    nodeName,
+    ready,
+  ]);
+  return JSON.stringify([phase, readyAgents, readyToolboxes, machines]);
 }

@@ -30,7 +30,7 @@ import { cocoonHibernations, type CustomObject } from "../kinds.ts";
 import { readMachine } from "../machine.ts";
 import type { OperatorMetrics } from "../metrics.ts";
 import { overlayClient } from "../overlay-client.ts";
-import type { SnapshotStore } from "../snapshot-store.ts";
+import type { Snapshots } from "../snapshot-store.ts";
 import { planHibernation, retryTextOf, type HibernationPlan } from "./plan.ts";
 import type { HibernationWorld } from "./world.ts";
 
@@ -39,7 +39,7 @@ export interface HibernationParts {
   readonly hibernations: OwnWrites<CustomObject>;
   readonly pods: OwnWrites<Pod>;
   readonly sets: OwnWrites<CustomObject>;
-  readonly snapshots: SnapshotStore;
+  readonly snapshots: Snapshots;
   readonly events: EventRecorder;
   readonly metrics: OperatorMetrics;
   readonly log: Logger;

@@ -3,7 +3,7 @@ import type { Logger } from "@cocoon/core";
 import type { CacheIndex, KubeClient, Pod } from "@cocoon/kube";
 import type { OwnWrites } from "@cocoon/kube/controller";
 import type { CustomObject } from "../kinds.ts";
-import type { SnapshotStore } from "../snapshot-store.ts";
+import type { Snapshots } from "../snapshot-store.ts";
 
 export interface BridgeParts {
   readonly client: KubeClient;
@@ -14,7 +14,7 @@ export interface BridgeParts {
   readonly sets: OwnWrites<CustomObject>;
   readonly hibernations: OwnWrites<CustomObject>;
   readonly pods: OwnWrites<Pod>;
-  readonly snapshots: SnapshotStore;
+  readonly snapshots: Snapshots;
   /** Address of the registry, as references of snapshots begin. */
   readonly registryAddress: string;
   readonly log: Logger;

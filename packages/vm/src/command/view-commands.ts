@@ -1,4 +1,5 @@
 /** `cocoon vm list|inspect|status|reconcile-stale-create`. */
+import { Fault } from "@cocoon/core";
 import type { Command } from "commander";
 import { jsonOfVm } from "../wire/vm-json.ts";
 import { prefixed, type Open } from "./reports.ts";
@@ -46,6 +47,7 @@ export function addViewCommands(vm: Command, open: Open): void {
       await using session = open(command);
       await showStatus(session, names, flags);
     });
+  addDebugRefusal(vm);
   vm.command("reconcile-stale-create")
     .argument("<vm>")
     .option("-o, --output <format>")
@@ -57,5 +59,18 @@ export function addViewCommands(vm: Command, open: Open): void {
       const outcome =
         found === undefined ? "not-found" : found.state === "creating" ? "busy" : "not-creating";
       session.printJson({ id: found?.id ?? ref, outcome });
+    });
+}
+
+function addDebugRefusal(vm: Command): void {
+  vm.command("debug")
+    .argument("[image]")
+    .allowUnknownOption()
+    .description("not here: it prints commands for another hypervisor")
+    .action(() => {
+      throw new Fault(
+        "notSupported",
+        "vm debug prints commands for cloud-hypervisor; this is QEMU: see ps for its arguments",
+      );
     });
 }

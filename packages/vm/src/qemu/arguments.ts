@@ -4,7 +4,7 @@
  * where they were. No secret is ever an argument: everybody can read them.
  */
 import { agentPortCount, agentPortPrefix } from "../agent-protocol.ts";
-import { machineFile, vmFile } from "../store/layout.ts";
+import { layerNumber, machineFile, vmFile } from "../store/layout.ts";
 import type { DiskRecord } from "../store/vm-record.ts";
 import type { Machine } from "./machine.ts";
 
@@ -153,8 +153,8 @@ function channelArguments(machine: Machine): Option[] {
 function diskArguments(files: string, disk: DiskRecord, index: number): Option[] {
   const layer = disk.layers.at(-1);
   if (!layer) return [];
-  const file = diskFileNode(index, disk.layers.length);
-  const node = diskNode(index, disk.layers.length);
+  const file = diskFileNode(index, disk);
+  const node = diskNode(index, disk);
   const access = disk.readOnly ? "read-only=on" : "discard=unmap";
   const format = disk.readOnly ? access : `${access},detect-zeroes=unmap`;
   return [
@@ -168,12 +168,12 @@ function diskArguments(files: string, disk: DiskRecord, index: number): Option[]
 }
 
 /** Name of the node that the guest writes; it changes when a save puts a new layer on top. */
-export function diskNode(index: number, layers: number): string {
-  return `disk${index}-layer${layers}`;
+export function diskNode(index: number, disk: DiskRecord): string {
+  return `disk${index}-layer${layerNumber(disk.layers.at(-1)?.file ?? "")}`;
 }
 
-export function diskFileNode(index: number, layers: number): string {
-  return `disk${index}-file${layers}`;
+export function diskFileNode(index: number, disk: DiskRecord): string {
+  return `disk${index}-file${layerNumber(disk.layers.at(-1)?.file ?? "")}`;
 }
 
 // oxlint-disable-next-line max-params -- the interface and its place

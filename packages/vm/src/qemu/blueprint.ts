@@ -1,5 +1,5 @@
 /** What a VM is to be before it exists: everything that is decided from the request alone. */
-import { randomUUID } from "node:crypto";
+import { randomInt, randomUUID } from "node:crypto";
 import { Fault } from "@cocoon/core";
 import type { BootableImage } from "../image-store.ts";
 import type { CloneSpec, NetworkWish, RunSpec } from "../runtime.ts";
@@ -59,7 +59,12 @@ export function cloneBlueprint(
     name: spec.name,
     config: cloneConfig(spec, description.config, storageBytes),
     origin,
-    machine: { ...description.machine, uuid: randomUUID(), generationId: randomUUID() },
+    machine: {
+      ...description.machine,
+      uuid: randomUUID(),
+      generationId: randomUUID(),
+      ...(description.machine.vsockCid === undefined ? {} : { vsockCid: newCid() }),
+    },
     imageBlobIds: description.imageBlobIds,
     hasAgent: description.hasAgent,
     cpuPolicy: spec.cpuPolicy,
@@ -150,5 +155,11 @@ function machineOf(
     generationId: randomUUID(),
     uuid: randomUUID(),
     qemuVersion: host.version,
+    ...(context.settings.vsock ? { vsockCid: newCid() } : {}),
   };
+}
+
+/** Random: large enough that two machines of a host do not meet, and QEMU refuses one that is taken. */
+function newCid(): number {
+  return randomInt(2 ** 16, 2 ** 31);
 }

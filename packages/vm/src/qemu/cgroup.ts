@@ -80,6 +80,7 @@ export async function placeInCgroup(request: CgroupRequest, log: Logger): Promis
   const version = await cgroupVersion();
   const settings = cgroupSettings(version, request);
   const refused: string[] = [];
+  if (version === 2) await delegate(request.parent);
   for (const controller of new Set(settings.map((setting) => setting.controller))) {
     const directory = scopeOf(controller, request.parent, request.vmId);
     try {
@@ -93,6 +94,16 @@ export async function placeInCgroup(request: CgroupRequest, log: Logger): Promis
   }
   if (refused.length > 0)
     log.debug({ vm: request.vmId, refused: refused.join(", ") }, "cgroup limits not set");
+}
+
+/** In version 2 a group has only the controllers that its parents pass on. */
+async function delegate(parent: string): Promise<void> {
+  let directory = mountPoint;
+  for (const name of ["", ...parent.split("/")]) {
+    directory = join(directory, name);
+    await mkdir(directory, { recursive: true }).catch(() => undefined); // told by what follows
+    await writeFile(join(directory, "cgroup.subtree_control"), "+cpu +memory +pids").catch(() => undefined);
+  }
 }
 
 /** Removes the VM's cgroup once its process is gone. Repeatable. */

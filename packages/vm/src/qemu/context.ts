@@ -18,6 +18,8 @@ export interface QemuSettings {
   readonly minimum: { readonly memoryBytes: number; readonly storageBytes: number };
   /** Largest number of vCPUs of one VM. */
   readonly hostCpus: number;
+  /** Give new machines a vsock device; the host must have /dev/vhost-vsock. */
+  readonly vsock: boolean;
   /** False where pages cannot be read, or for tests of what happens then. */
   readonly readPages: boolean;
 }

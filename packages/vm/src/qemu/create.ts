@@ -27,6 +27,7 @@ import { endEverything } from "./process.ts";
 import { checkRun } from "./request-checks.ts";
 import { assertFits, type SnapshotDescription } from "./snapshot-description.ts";
 import { startMachine } from "./start-machine.ts";
+import { thinOut } from "./thin-out.ts";
 
 const firstFiles = "files-1";
 
@@ -96,6 +97,7 @@ async function make(
     const nics = await prepareNetwork(context, draft, { ...blueprint, ...options });
     const record = await finish({ ...draft, nics: [...nics] }, made.directory);
     await store.write(record);
+    await thinOut(context, record, options);
     return record;
   } catch (error) {
     await unmake(context, draft.id).catch((trouble: unknown) => {

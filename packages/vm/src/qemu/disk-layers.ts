@@ -7,7 +7,9 @@ import { join } from "node:path";
 import type { Abortable } from "@cocoon/core";
 import type { DiskRecord, VmRecord } from "../store/vm-record.ts";
 import { diskFileNode, diskNode } from "./arguments.ts";
+import type { QemuContext } from "./context.ts";
 import { addLayer } from "./machine-files.ts";
+import { handOverLayers } from "./ownership.ts";
 import type { QmpClient } from "./qmp.ts";
 
 export interface LayerSwitch {
@@ -20,14 +22,21 @@ export interface LayerSwitch {
 
 export async function prepareLayers(
   qmp: QmpClient,
-  { record, directory }: { readonly record: VmRecord; readonly directory: string },
+  {
+    context,
+    record,
+    directory,
+  }: { readonly context: QemuContext; readonly record: VmRecord; readonly directory: string },
   options: Abortable,
 ): Promise<LayerSwitch> {
   const files = join(directory, record.files);
   const disks = await Promise.all(
     record.disks.map(async (disk) => (disk.readOnly ? disk : addLayer(files, disk))),
   );
-  const added = disks.flatMap((disk, index) => (disk.readOnly ? [] : [newNode(record.files, disk, index)]));
+  const added = disks.flatMap((disk, index) => {
+    const below = record.disks[index];
+    return disk.readOnly || !below ? [] : [newNode(record.files, { disk, below, index })];
+  });
   const change = {
     disks,
     commit: async ({ signal }: Abortable) => {
@@ -40,6 +49,7 @@ export async function prepareLayers(
     cancel: () => forget(qmp, files, added),
   };
   try {
+    await handOverLayers(context, files, disks);
     for (const disk of record.disks) if (!disk.readOnly) await flush(files, disk);
     for (const { definition } of added)
       await qmp.execute("blockdev-add", { signal: options.signal, arguments: definition });
@@ -57,12 +67,14 @@ interface NewNode {
   readonly definition: Readonly<Record<string, unknown>>;
 }
 
-function newNode(files: string, disk: DiskRecord, index: number): NewNode {
-  const count = disk.layers.length;
+function newNode(
+  files: string,
+  { disk, below, index }: { readonly disk: DiskRecord; readonly below: DiskRecord; readonly index: number },
+): NewNode {
   const file = disk.layers.at(-1)?.file ?? "";
-  const node = diskNode(index, count);
+  const node = diskNode(index, disk);
   return {
-    below: diskNode(index, count - 1),
+    below: diskNode(index, below),
     node,
     file,
     definition: {
@@ -74,7 +86,7 @@ function newNode(files: string, disk: DiskRecord, index: number): NewNode {
       file: {
         driver: "file",
         filename: `${files}/${file}`,
-        "node-name": diskFileNode(index, count),
+        "node-name": diskFileNode(index, disk),
         discard: "unmap",
       },
     },

@@ -1,7 +1,7 @@
 /** Start, stop, pause, resume, reset and remove: what the port promises, over one VM's lock and QMP. */
 import { link, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { Fault, isAlive, messageOf, withDeadline, type Abortable } from "@cocoon/core";
+import { Fault, messageOf, withDeadline, type Abortable } from "@cocoon/core";
 import type { RemoveVmOptions, StopVmOptions } from "../runtime.ts";
 import { emptyFile } from "../store/immutable-files.ts";
 import { newId } from "../store/ids.ts";
@@ -90,7 +90,7 @@ async function askToStop(
 async function endNow(context: QemuContext, vm: LockedVm): Promise<VmRecord> {
   const { process } = vm.record;
   if (!process) return vm.record;
-  await killQemu(process);
+  await killQemu(process, vm.record.id);
   return vm.write(await look(context, vm.record));
 }
 
@@ -152,7 +152,6 @@ export async function removeVm(context: QemuContext, ref: string, options: Remov
     async ({ record, directory }) => {
       // Struck out together with the directory; when we die before, the next one goes through with it.
       await withIntent(directory, { kind: "remove" }, async () => {
-        if (record.process && isAlive(record.process)) await killQemu(record.process);
         await unmake(context, record.id);
       });
     },

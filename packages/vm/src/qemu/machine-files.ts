@@ -8,7 +8,7 @@ import { Fault, type Abortable } from "@cocoon/core";
 import type { BootableImage } from "../image-store.ts";
 import type { DataDisk } from "../runtime.ts";
 import { emptyFile, keptCopy, linkOrCopy } from "../store/immutable-files.ts";
-import { layerFile, machineFile } from "../store/layout.ts";
+import { layerFile, layerNumber, machineFile } from "../store/layout.ts";
 import type { DiskRecord } from "../store/vm-record.ts";
 import type { QemuContext } from "./context.ts";
 import type { Machine } from "./machine.ts";
@@ -106,16 +106,14 @@ export async function addLayer(
 ): Promise<DiskRecord> {
   const top = disk.layers.at(-1);
   if (!top) throw new Fault("internal", `disk ${disk.name} has no layer`);
-  const file = layerFile(disk.name, nextNumber(disk), "qcow2");
+  const file = layerFile(
+    disk.name,
+    Math.max(...disk.layers.map((layer) => layerNumber(layer.file))) + 1,
+    "qcow2",
+  );
   const bytes = virtualBytes ?? disk.virtualBytes;
   await createQcow2({ path: join(directory, file), virtualBytes: bytes, backing: top });
   return { ...disk, virtualBytes: bytes, layers: [...disk.layers, { file, format: "qcow2" }] };
-}
-
-/** Numbers only grow, also when layers in between were merged. */
-function nextNumber(disk: DiskRecord): number {
-  const numbers = disk.layers.map(({ file }) => Number(/-(\d+)\.\w+$/.exec(file)?.[1] ?? 0));
-  return Math.max(...numbers) + 1;
 }
 
 export interface FilesFromSnapshot extends Abortable {

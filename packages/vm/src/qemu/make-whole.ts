@@ -35,7 +35,7 @@ async function undoOrFinish(context: QemuContext, record: VmRecord, intent: Inte
   return record;
 }
 
-const recoveryMs = 15_000;
+const recoveryMs = 30_000;
 
 /** A guest that was frozen for a save goes on, with whatever layers its disks have by now. */
 async function thaw(
@@ -67,7 +67,9 @@ async function usesLayers(
   options: Abortable,
 ): Promise<boolean> {
   const index = disks.findIndex((disk) => !disk.readOnly);
-  const node = diskNode(index, disks[index]?.layers.length ?? 0);
+  const disk = disks[index];
+  if (!disk) return false;
+  const node = diskNode(index, disk);
   const blocks = await qmp.execute("query-block", options);
   return blocks.some((block) => block.inserted?.["node-name"] === node);
 }

@@ -23,7 +23,7 @@ import { eventsBetween } from "./vm-events.ts";
 
 const sweepMs = 15_000;
 const addressMs = 500;
-const eventsGreetingMs = 1_000;
+const eventsGreetingMs = 5_000;
 const lastMomentMs = 150;
 
 /** Our ear at one QEMU. */

@@ -11,6 +11,7 @@ import { QemuRuntime } from "./backend.ts";
 import type { QemuContext, QemuSettings } from "./context.ts";
 import { withFaults } from "./fault-border.ts";
 import { probeHost } from "./host.ts";
+import { openTheWay } from "./ownership.ts";
 import { recoverAll } from "./recover.ts";
 
 export interface QemuOptions extends Abortable {
@@ -29,6 +30,7 @@ export interface QemuOptions extends Abortable {
   readonly runAs?: QemuSettings["runAs"];
   readonly defaults?: Partial<QemuSettings["defaults"]>;
   readonly minimum?: Partial<QemuSettings["minimum"]>;
+  readonly vsock?: boolean;
   readonly readPages?: boolean;
   /** Put in order what dead processes left. Default true; a command that only looks need not wait for it. */
   readonly recover?: boolean;
@@ -59,8 +61,10 @@ async function openContext(options: QemuOptions): Promise<QemuContext> {
     cacheFile: join(store.layout.shared, "host.json"),
     signal: options.signal,
   });
+  const settings = settingsOf(options);
+  await openTheWay({ settings, store });
   return {
-    settings: settingsOf(options),
+    settings,
     store,
     snapshots: new SnapshotStore(store.layout, (path, why) =>
       log.warn({ path, error: why }, "snapshot left out"),
@@ -87,6 +91,7 @@ function settingsOf(options: QemuOptions): QemuSettings {
     },
     minimum: { memoryBytes: 64 * mebibyte, storageBytes: 64 * mebibyte, ...options.minimum },
     hostCpus: cpus().length,
+    vsock: options.vsock ?? false,
     readPages: options.readPages ?? true,
   };
 }

@@ -118,8 +118,14 @@ export function lastWords(directory: string): string {
   return lastLines(join(directory, vmFile.log), 3).join(" | ") || "it said nothing";
 }
 
-/** Ends the process at once and waits until it is gone. */
-export async function killQemu(process: ProcessIdentity): Promise<void> {
+/**
+ * Ends the process at once and waits until it is gone. It must carry the VM's id: a record that somebody has tampered
+ * with does not make us end another one.
+ */
+export async function killQemu(process: ProcessIdentity, id: string): Promise<void> {
+  if (!isAlive(process)) return;
+  if (!(await belongsTo(process.pid, id)))
+    throw new Fault("conflict", `process ${process.pid} is not the QEMU of VM ${id}; it is left alone`);
   signalProcess(process, "SIGKILL");
   if (!(await awaitGone(process, { signal: AbortSignal.timeout(10_000) })))
     throw new Fault("timeout", `QEMU process ${process.pid} does not end, not even by SIGKILL`);
@@ -170,19 +176,23 @@ function isOfThisBoot({ bootId }: ProcessIdentity): boolean {
  * QEMU processes of that VM which no record names: their starter died before it could write them down. Every QEMU
  * carries its VM's id in its arguments.
  */
-export async function findStrays(id: string): Promise<readonly ProcessIdentity[]> {
+async function findStrays(id: string): Promise<readonly ProcessIdentity[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const found = await Promise.all(
     pids.map(async (pid) => {
-      const words = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
-      return words.includes(`\0guest=${id},`) ? tryIdentify(Number(pid)) : undefined;
+      return (await belongsTo(Number(pid), id)) ? tryIdentify(Number(pid)) : undefined;
     }),
   );
   return found.filter((identity) => identity !== undefined);
 }
 
+async function belongsTo(pid: number, id: string): Promise<boolean> {
+  const words = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+  return words.includes(`\0guest=${id},`);
+}
+
 /** Ends every process of that VM, recorded or not, and removes what it would trip over next time. */
 export async function endEverything(id: string, directory: string): Promise<void> {
-  for (const stray of await findStrays(id)) await killQemu(stray);
+  for (const stray of await findStrays(id)) await killQemu(stray, id);
   await rm(join(directory, vmFile.pid), { force: true });
 }

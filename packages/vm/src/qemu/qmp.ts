@@ -38,6 +38,12 @@ const results = {
   transaction: nothing,
   "blockdev-add": nothing,
   "blockdev-del": nothing,
+  "block-stream": nothing,
+  "query-block-jobs": z.array(z.object({ device: z.string() })),
+  "query-named-block-nodes": z.array(
+    z.object({ "node-name": z.string(), drv: z.string(), file: z.string() }),
+  ),
+  "block-job-cancel": nothing,
   block_resize: nothing,
   "human-monitor-command": z.string(),
 } as const satisfies Readonly<Record<string, z.ZodType>>;
@@ -77,7 +83,8 @@ export interface ExecuteOptions extends Abortable {
   readonly timeoutMs?: number;
 }
 
-const defaultTimeoutMs = 10_000;
+/** An emulated guest on a loaded host can keep QEMU from its sockets for seconds. */
+const defaultTimeoutMs = 30_000;
 const maxLineBytes = 16 * 1024 * 1024;
 
 /** Connects and agrees on capabilities. `notFound` when there is no socket, `timeout` when another client is on it. */

@@ -17,7 +17,7 @@ import type { QemuContext } from "./context.ts";
 import { settle } from "./operate.ts";
 import { connectQmp } from "./qmp.ts";
 
-const recoveryMs = 15_000;
+const recoveryMs = 30_000;
 
 /**
  * Whether the recorded process is what it should be: a QEMU that answers under the VM's id. `unavailable` or `timeout`

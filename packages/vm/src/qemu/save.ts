@@ -19,6 +19,7 @@ import { prepareLayers, type LayerSwitch } from "./disk-layers.ts";
 import { savesPageByPage } from "./machine.ts";
 import { connectQmp, type QmpClient } from "./qmp.ts";
 import { saveAsStream, saveByPages, type MemorySave } from "./save-memory.ts";
+import { endThinningOut, withActualLayers } from "./thin-out.ts";
 import { snapshotFormat, type SnapshotDescription } from "./snapshot-description.ts";
 
 export interface SaveRequest extends Abortable {
@@ -42,14 +43,17 @@ const never = new AbortController().signal;
 /** The caller holds the VM's lock and knows that it runs or is paused. */
 export async function saveMachine(
   context: QemuContext,
-  record: VmRecord,
+  recorded: VmRecord,
   request: SaveRequest,
 ): Promise<SaveOutcome> {
-  const directory = context.store.directoryOf(record.id);
-  await linkImmutableFiles(join(directory, record.files), record, request.directory);
-  await using memory = await chooseForm(context, record, request);
+  const directory = context.store.directoryOf(recorded.id);
+  const files = join(directory, recorded.files);
   using qmp = await connectQmp({ directory, socket: vmFile.qmp, signal: request.signal });
-  const layers = await prepareLayers(qmp, { record, directory }, request);
+  await endThinningOut(qmp, recorded.disks, request);
+  const record = { ...recorded, disks: [...(await withActualLayers(files, recorded.disks))] };
+  await linkImmutableFiles(files, record, request.directory);
+  await using memory = await chooseForm(context, record, request);
+  const layers = await prepareLayers(qmp, { context, record, directory }, request);
   const frozen = await withIntent(
     directory,
     { kind: "save", wasRunning: record.state === "running", disksAfter: [...layers.disks] },

@@ -24,6 +24,7 @@ import { checkImported } from "./imported-files.ts";
 import { operate } from "./operate.ts";
 import { saveMachine, syncFiles } from "./save.ts";
 import { readSnapshotDescription } from "./snapshot-description.ts";
+import { thinOut } from "./thin-out.ts";
 
 export class QemuSnapshots implements VmSnapshots {
   readonly #context: QemuContext;
@@ -43,7 +44,9 @@ export class QemuSnapshots implements VmSnapshots {
       async (vm) => {
         const request = { directory: work.directory, resume: options.resume ?? true, signal: options.signal };
         const saved = await saveMachine(context, vm.record, request);
-        await vm.write({ ...saved.record, snapshotIds: [...saved.record.snapshotIds, work.id] });
+        const kept = await context.snapshots.existing(saved.record.snapshotIds);
+        const record = await vm.write({ ...saved.record, snapshotIds: [...kept, work.id] });
+        await thinOut(context, record, options);
         return saved;
       },
     );

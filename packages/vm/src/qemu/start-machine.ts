@@ -13,6 +13,7 @@ import type { VmRecord } from "../store/vm-record.ts";
 import { diskNode, qemuArguments, type ArgumentsInput } from "./arguments.ts";
 import { placeInCgroup } from "./cgroup.ts";
 import type { QemuContext } from "./context.ts";
+import { handOver } from "./ownership.ts";
 import { awaitQmp, endEverything, killQemu, lastWords, launchQemu } from "./process.ts";
 import type { QmpClient } from "./qmp.ts";
 
@@ -31,6 +32,7 @@ export async function startMachine(
   options: StartOptions,
 ): Promise<ProcessIdentity> {
   const directory = context.store.directoryOf(record.id);
+  await handOver(context, record);
   const process = await launchQemu({
     binary: context.host.binary,
     directory,
@@ -56,7 +58,7 @@ export async function startMachine(
     if (!options.paused) await qmp.execute("cont", options);
     return process;
   } catch (error) {
-    await killQemu(process);
+    await killQemu(process, record.id);
     await endEverything(record.id, directory);
     throw options.signal.aborted ? error : asStartFault(error, directory);
   }
@@ -105,7 +107,7 @@ async function growDisks(qmp: QmpClient, record: VmRecord, { signal }: Abortable
     if (disk.readOnly) continue;
     await qmp.execute("block_resize", {
       signal,
-      arguments: { "node-name": diskNode(index, disk.layers.length), size: disk.virtualBytes },
+      arguments: { "node-name": diskNode(index, disk), size: disk.virtualBytes },
     });
   }
 }

@@ -102,3 +102,8 @@ export const snapshotDescriptionFile = "config.json";
 export function layerFile(disk: string, number: number, format: "qcow2" | "raw"): string {
   return `${disk}-${number}.${format}`;
 }
+
+/** The number of a layer's file; 0 for files that have none. Numbers only grow, also when layers are merged. */
+export function layerNumber(file: string): number {
+  return Number(/-(\d+)\.\w+$/.exec(file)?.[1] ?? 0);
+}

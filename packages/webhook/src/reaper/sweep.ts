@@ -72,8 +72,7 @@ async function release(
   try {
     const { pods } = await lookAtPods(client, namespace, { signal });
     const names = new Set(pods.map(({ annotations }) => annotations[annotation.vmName] ?? ""));
-    const claims = new Set(pods.map(({ annotations }) => annotations[annotation.reservation] ?? ""));
-    const free = all.filter(({ entry }) => !names.has(entry.vmName) && !claims.has(entry.claim || "none"));
+    const free = all.filter(({ entry }) => !names.has(entry.vmName));
     await Promise.all(free.map((held) => releaseOne(held, options)));
   } catch (error) {
     if (!signal.aborted) log.warn({ namespace, error: messageOf(error) }, "reservations not released");

@@ -37,14 +37,14 @@ export interface PoolWriterOptions {
 
 const mostAttempts = 50;
 const verifyTimeoutMs = 1_000;
+const troubleMs = 10_000;
 
 export class PoolWriter {
   readonly #options: PoolWriterOptions;
   readonly #occupied = new Set<string>();
   #queue: Item[] = [];
   #running: Promise<void> | undefined;
-  /** Why the last write failed; undefined when it did not. */
-  trouble: string | undefined;
+  #failure: { readonly text: string; readonly atMs: number } | undefined;
 
   constructor(options: PoolWriterOptions) {
     this.#options = options;
@@ -56,6 +56,15 @@ export class PoolWriter {
       this.#queue.push({ task, resolve: take, reject, attempts: 0 });
       this.#running ??= this.#run();
     });
+  }
+
+  /**
+   * Why the last write failed; undefined when it did not, or long ago: a replica that is not asked because it is not
+   * ready would otherwise never write again.
+   */
+  get trouble(): string | undefined {
+    const failure = this.#failure;
+    return failure && performance.now() - failure.atMs < troubleMs ? failure.text : undefined;
   }
 
   get isIdle(): boolean {
@@ -180,7 +189,7 @@ export class PoolWriter {
   ): Promise<void> {
     try {
       await write();
-      this.trouble = undefined;
+      this.#failure = undefined;
     } catch (error) {
       for (const { decision } of writes)
         if (decision.entry) this.#options.context.ledger.end(decision.entry, false);
@@ -201,7 +210,7 @@ export class PoolWriter {
     const { code } = fault;
     const raced = code === "conflict" || code === "alreadyExists" || code === "notFound";
     if (!raced) {
-      this.trouble = messageOf(fault);
+      this.#failure = { text: messageOf(fault), atMs: performance.now() };
       log.warn({ pool, error: messageOf(fault), code }, "reservations not written");
     }
     if (!raced && !fault.traits.retry) return this.#reject(writes, fault);
@@ -211,7 +220,7 @@ export class PoolWriter {
       if (code === "alreadyExists" && context.ledger.shard(name)?.pool !== pool) this.#occupied.add(name);
       this.#again(writes);
     } catch (error) {
-      this.trouble = messageOf(error);
+      this.#failure = { text: messageOf(error), atMs: performance.now() };
       this.#reject(writes, toFault(error));
     }
   }

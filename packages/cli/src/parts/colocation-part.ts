@@ -1,0 +1,36 @@
+/** The colocation webhooks. They make and renew their certificate and register themselves; nothing asks for them to be used. */
+import type { Component } from "@cocoon/controlplane";
+import { applyManifests, readManifests } from "./apply.ts";
+import { ensureIdentity, partKubeconfig } from "./identity.ts";
+import { loopback, programArguments, sourceFile, type PartContext } from "./part.ts";
+import { probeHealth } from "./probe-health.ts";
+
+const account = { namespace: "cocoon-colocation", name: "cocoon-colocation" };
+
+export function colocationPart(context: PartContext): Component {
+  const { ports } = context;
+  return {
+    name: "colocation",
+    summary: "batch pods, quotas, reservations, as Koordinator's webhooks",
+    needs: ["kube-apiserver"],
+    command: process.execPath,
+    args: programArguments(
+      "colocation",
+      `--webhook-bind=${loopback}`,
+      `--webhook-host=${loopback}`,
+      `--webhook-port=${ports.colocation}`,
+      `--metrics-addr=${loopback}:${ports.colocationMetrics}`,
+      `--health-probe-addr=${loopback}:${ports.colocationHealth}`,
+    ),
+    env: { KUBECONFIG: partKubeconfig(context, account), POD_NAMESPACE: account.namespace },
+    prepare: async (options) => {
+      await ensureIdentity(context, account);
+      const files = ["namespace", "crds", "priority-classes", "slo-controller-config", "rbac"].map((name) =>
+        sourceFile("deploy", "colocation", `${name}.yaml`),
+      );
+      await applyManifests(context, await readManifests(...files), options);
+    },
+    probe: (options) => probeHealth(ports.colocationHealth, options),
+    stopGraceMs: 20_000,
+  };
+}

@@ -1,0 +1,247 @@
+/**
+ * Two replicas decide at the same time over one store with delays, and not everything that is admitted gets stored:
+ * sums hold at every moment, and what fits gets in.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { Fault } from "@cocoon/core";
+import { count, seededRandom, testSeed } from "@cocoon/testkit";
+import { defaultGates } from "../gates.ts";
+import { quotaKey } from "../keys.ts";
+import type { ElasticQuota } from "../kinds.ts";
+import { parseResources, type Resources } from "../resources.ts";
+import { PodLedger, type PodLedgerStore, type StoredPod } from "./pod-ledger.ts";
+import { readQuota } from "./quota-tree.ts";
+import { TreeLedger, type LedgerEntry, type TreeStore } from "./tree-ledger.ts";
+
+const quiet = { warns: () => false, broken: () => undefined };
+const noPods = { podsWithQuotaLabel: () => [], podsInNamespace: () => [] };
+const conflict = () => new Fault("conflict", "somebody else wrote");
+
+/** Keeps quotas and the ledger as an API server does; every call takes a moment. */
+class SlowApi {
+  readonly quotas = new Map<string, ElasticQuota>();
+  readonly #random: () => number;
+  #version = 1;
+  #ledger: { version: string | undefined; entries: readonly LedgerEntry[] } = {
+    version: undefined,
+    entries: [],
+  };
+
+  constructor(random: () => number) {
+    this.#random = random;
+  }
+
+  pause(): Promise<void> {
+    return delay(this.#random() * 4);
+  }
+
+  store(quota: ElasticQuota): void {
+    this.#version += 1;
+    const { name = "" } = quota.metadata;
+    this.quotas.set(name, {
+      ...quota,
+      metadata: { ...quota.metadata, resourceVersion: String(this.#version) },
+    });
+  }
+
+  get tree(): TreeStore {
+    return {
+      readLedger: async () => {
+        await this.pause();
+        return this.#ledger;
+      },
+      writeLedger: async (version, entries) => {
+        await this.pause();
+        if (version !== this.#ledger.version) throw conflict();
+        this.#version += 1;
+        this.#ledger = { version: String(this.#version), entries: structuredClone(entries) };
+      },
+      listQuotas: async () => {
+        await this.pause();
+        return [...this.quotas.values()];
+      },
+    };
+  }
+}
+
+let uids = 0;
+
+function quota(name: string, min: number, labels: Record<string, string> = {}): ElasticQuota {
+  uids += 1;
+  const metadata = { name, namespace: "q", uid: `uid-${uids}`, labels };
+  return { metadata, spec: { min: { cpu: String(min) }, max: { cpu: "1000" } } };
+}
+
+const below = (parent: string) => ({ [quotaKey.parent]: parent });
+/** Far longer than anything here takes between a yes and its object, also on a busy machine. */
+const holdMs = 1_500;
+
+const ask = () => ({ id: `r-${(uids += 1)}`, dryRun: false, signal: AbortSignal.timeout(30_000) });
+
+test("quotas of two replicas: children never exceed their parent, and all that fits gets in", async () => {
+  const random = seededRandom(testSeed());
+  for (let round = 0; round < count({ small: 3, full: 100 }); round += 1) {
+    const api = new SlowApi(random);
+    api.store(quota("team", 40, { [quotaKey.isParent]: "true" }));
+    const ledgers = [1, 2].map(
+      () => new TreeLedger({ store: api.tree, book: quiet, gates: defaultGates, view: noPods, holdMs }),
+    );
+    const sum = () =>
+      [...api.quotas.values()]
+        .filter(({ metadata }) => metadata.name !== "team")
+        .reduce((total, { spec }) => total + Number(spec?.min?.["cpu"]), 0);
+    const create = async (index: number) => {
+      const object = quota(`leaf-${index}`, 1, below("team"));
+      const ledger = ledgers[index % 2];
+      const verdict = await ledger?.decide({
+        request: { operation: "CREATE", quota: readQuota(object) },
+        object,
+        ...ask(),
+      });
+      if (verdict?.kind !== "allow") return "refused";
+      await delay(random() * 30);
+      if (random() < 0.1) return "lost"; // another webhook said no
+      api.store(object);
+      assert.ok(sum() <= 40);
+      return "stored";
+    };
+    const outcomes = await Promise.all(Array.from({ length: 60 }, (_, index) => create(index)));
+    const stored = outcomes.filter((each) => each === "stored").length;
+    assert.equal(sum(), stored);
+    assert.ok(outcomes.includes("refused"));
+    assert.equal(stored, 40, "room that was not used was given to others");
+  }
+});
+
+test("a parent that shrinks and a child that grows cannot both win", async () => {
+  for (let round = 0; round < count({ small: 10, full: 200 }); round += 1) {
+    const api = new SlowApi(seededRandom(testSeed() + round));
+    api.store(quota("team", 10, { [quotaKey.isParent]: "true" }));
+    api.store(quota("leaf", 5, below("team")));
+    const ledgers = [1, 2].map(
+      () => new TreeLedger({ store: api.tree, book: quiet, gates: defaultGates, view: noPods, holdMs }),
+    );
+    const update = async (name: string, min: number, ledger: TreeLedger | undefined) => {
+      const oldObject = api.quotas.get(name);
+      assert.ok(oldObject);
+      const object = { ...oldObject, spec: { ...oldObject.spec, min: { cpu: String(min) } } };
+      const request = { operation: "UPDATE", quota: readQuota(object), old: readQuota(oldObject) } as const;
+      const verdict = await ledger?.decide({ request, object, ...ask() });
+      if (verdict?.kind === "allow") api.store(object);
+    };
+    await Promise.all([update("team", 6, ledgers[0]), update("leaf", 9, ledgers[1])]);
+    const min = (name: string) => Number(api.quotas.get(name)?.spec?.min?.["cpu"]);
+    assert.ok(min("leaf") <= min("team"), `${min("leaf")} in ${min("team")}`);
+    assert.ok(min("leaf") === 9 || min("team") === 6, "one of them won");
+  }
+});
+
+test("what was admitted too late is given back at once", async () => {
+  const api = new SlowApi(() => 0);
+  api.store(quota("team", 1, { [quotaKey.isParent]: "true" }));
+  const ledger = new TreeLedger({ store: api.tree, book: quiet, gates: defaultGates, view: noPods });
+  const decide = (name: string, signal: AbortSignal) => {
+    const object = quota(name, 1, below("team"));
+    return ledger.decide({
+      request: { operation: "CREATE", quota: readQuota(object) },
+      object,
+      ...ask(),
+      signal,
+    });
+  };
+  const late = new AbortController();
+  const first = decide("late", late.signal);
+  await delay(1); // the batch is under way
+  late.abort(new Error("too late"));
+  await assert.rejects(first, /too late/);
+  assert.equal((await decide("next", AbortSignal.timeout(10_000))).kind, "allow");
+});
+
+function resources(cpu: number): Resources {
+  return parseResources({ cpu: String(cpu) }, "it");
+}
+
+/** One quota and its pods; what is listed is what was stored before the list began. */
+class SlowPods implements PodLedgerStore {
+  readonly pods = new Map<string, StoredPod>();
+  quota: ElasticQuota;
+  readonly #api: SlowApi;
+  #version = 1;
+
+  constructor(api: SlowApi, max: number) {
+    this.#api = api;
+    this.quota = {
+      metadata: { name: "leaf", namespace: "q", resourceVersion: "1" },
+      spec: { max: { cpu: String(max) } },
+    };
+  }
+
+  async read(): Promise<ElasticQuota> {
+    await this.#api.pause();
+    return this.quota;
+  }
+
+  async write(quota: ElasticQuota, annotations: Readonly<Record<string, string>>): Promise<ElasticQuota> {
+    await this.#api.pause();
+    if (quota.metadata.resourceVersion !== this.quota.metadata.resourceVersion) throw conflict();
+    this.#version += 1;
+    const { metadata } = this.quota;
+    this.quota = {
+      ...this.quota,
+      metadata: {
+        ...metadata,
+        annotations: { ...metadata.annotations, ...annotations },
+        resourceVersion: String(this.#version),
+      },
+    };
+    return this.quota;
+  }
+
+  async listPods(): Promise<readonly StoredPod[]> {
+    const listed = [...this.pods.values()];
+    await this.#api.pause();
+    return listed;
+  }
+}
+
+test("pods of two replicas: never more than the quota, room comes back, somebody else's number is heeded", async () => {
+  const random = seededRandom(testSeed());
+  for (let round = 0; round < count({ small: 3, full: 100 }); round += 1) {
+    const store = new SlowPods(new SlowApi(random), 20);
+    const key = { namespace: "q", name: "leaf" };
+    const ledgers = [1, 2].map(() => new PodLedger({ store, key, holdMs }));
+    const create = async (index: number) => {
+      uids += 1;
+      const uid = `pod-${uids}`;
+      const refusal = await ledgers[index % 2]?.admit({
+        uid,
+        request: resources(1),
+        dryRun: false,
+        signal: AbortSignal.timeout(30_000),
+        patienceEndsMs: Date.now() + 20_000,
+      });
+      if (refusal !== undefined) return refusal;
+      await delay(random() * 20);
+      if (random() < 0.1) return "lost";
+      store.pods.set(uid, { uid, request: resources(1) });
+      assert.ok(store.pods.size <= 20);
+      return "stored";
+    };
+    const outcomes = await Promise.all(Array.from({ length: 50 }, (_, index) => create(index)));
+    assert.equal(store.pods.size, 20, "as many as fit");
+    const refused = outcomes.filter((each) => each.startsWith("exceeded"));
+    assert.equal(refused[0], "exceeded quota: q/leaf, requested: cpu=1, used: cpu=20, limited: cpu=20");
+    for (const uid of [...store.pods.keys()].slice(0, 5)) store.pods.delete(uid);
+    const again = await Promise.all(Array.from({ length: 10 }, (_, index) => create(index)));
+    assert.ok(again.includes("stored"));
+    assert.ok(store.pods.size <= 20);
+    const annotations = { ...store.quota.metadata.annotations, [quotaKey.childRequest]: '{"cpu":"20"}' };
+    store.quota = {
+      ...store.quota,
+      metadata: { ...store.quota.metadata, annotations, resourceVersion: "other" },
+    };
+    assert.match(await create(0), /^exceeded quota/);
+  }
+});

@@ -1,0 +1,51 @@
+/** What the webhook asks of a registry, against one that speaks the protocol. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { hibernateTag, tryReadReleasedTag } from "@cocoon/contract";
+import { silentLogger } from "@cocoon/core";
+import { digestOf, openRegistry } from "@cocoon/oci";
+import { startMemoryRegistry, type MemoryRegistry } from "@cocoon/oci/testing";
+import { isAsleepIn, setAside } from "./registry.ts";
+
+const signal = new AbortController().signal;
+const options = { signal, log: silentLogger };
+
+/** As if a kubelet had pushed it. */
+function putSnapshot(server: MemoryRegistry, vmName: string): string {
+  const mediaType = "application/vnd.oci.image.manifest.v1+json";
+  const bytes = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType, layers: [] }));
+  const digest = digestOf(bytes);
+  server.repos.set(vmName, {
+    blobs: new Map(),
+    manifests: new Map([[digest, { bytes, mediaType }]]),
+    tags: new Map([[hibernateTag, digest]]),
+  });
+  return digest;
+}
+
+test("a machine sleeps in the registry or it does not; a registry that is away proves nothing", async () => {
+  await using server = await startMemoryRegistry();
+  await using registry = openRegistry({ address: server.url, plainHttp: true });
+  assert.equal(await isAsleepIn(registry, "vk-ns-demo-0", options), false);
+  putSnapshot(server, "vk-ns-demo-0");
+  assert.equal(await isAsleepIn(registry, "vk-ns-demo-0", options), true);
+  assert.equal(await isAsleepIn(undefined, "vk-ns-demo-0", options), false);
+  assert.equal(await isAsleepIn(registry, "Not A Name", options), false);
+  await server[Symbol.asyncDispose]();
+  assert.equal(await isAsleepIn(registry, "vk-ns-demo-0", options), false);
+});
+
+test("the snapshot of a released slot is put aside under its time, and nothing else is touched", async () => {
+  await using server = await startMemoryRegistry();
+  await using registry = openRegistry({ address: server.url, plainHttp: true });
+  await setAside(registry, "vk-ns-demo-0", { signal });
+  const digest = putSnapshot(server, "vk-ns-demo-0");
+  await setAside(registry, "vk-ns-demo-0", { signal });
+  const tags: string[] = [];
+  for await (const tag of registry.repository("vk-ns-demo-0").tags({ signal })) tags.push(tag);
+  assert.equal(tags.length, 1);
+  assert.ok(tryReadReleasedTag(tags[0] ?? ""));
+  const head = await registry.repository("vk-ns-demo-0").headManifest(tags[0] ?? "", { signal });
+  assert.equal(head?.digest, digest);
+  assert.equal(await isAsleepIn(registry, "vk-ns-demo-0", options), false);
+});

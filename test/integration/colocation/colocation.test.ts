@@ -1,0 +1,15 @@
+/** One control plane for all: their webhooks are for the whole cluster, so the suites take turns. */
+import { after } from "node:test";
+import { sharedCluster } from "./cluster.ts";
+import { installation } from "./installation-suite.ts";
+import { quotaConcurrency } from "./quota-suite.ts";
+import { webhooks } from "./webhooks-suite.ts";
+
+after(async () => {
+  const cluster = await sharedCluster();
+  await cluster[Symbol.asyncDispose]();
+});
+
+webhooks();
+quotaConcurrency();
+installation();

@@ -1,0 +1,409 @@
+/** Every webhook through a real API server. */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { nodes, pods, resourceType, type KubeObject, type Pod } from "@cocoon/kube";
+import {
+  elasticQuotas,
+  podTemplateSchema,
+  profiles,
+  strategicMerge,
+  type RunningColocation,
+} from "@cocoon/colocation";
+import { eventually } from "@cocoon/testkit";
+import {
+  assertDone,
+  signal,
+  sharedCluster,
+  unregister,
+  startReplica,
+  testSettings,
+  type ColocationCluster,
+} from "./cluster.ts";
+
+export function webhooks(): void {
+  describe("every webhook through a real API server", () => {
+    const names = { mutating: "test-webhooks-mutating", validating: "test-webhooks-validating" };
+
+    type Json = Record<string, unknown>;
+
+    let world: ColocationCluster;
+    let replica: RunningColocation;
+
+    const gates =
+      "NodeMutatingWebhook=true,NodeValidatingWebhook=true,ConfigMapValidatingWebhook=true,ReservationMutatingWebhook=true";
+
+    before(async () => {
+      world = await sharedCluster();
+      replica = await startReplica(
+        world.client,
+        testSettings({ featureGates: gates, configurationNames: names }),
+      );
+    });
+
+    after(async () => {
+      await unregister(world.client, names);
+      await replica?.[Symbol.asyncDispose]();
+    });
+
+    const apply = (manifest: unknown) =>
+      world.cluster.kubectl(["apply", "-f", "-"], { input: JSON.stringify(manifest) });
+
+    test("a profile turns a Deployment's pods into batch pods with translated resources", async () => {
+      const { cluster, client } = world;
+      await using namespace = await cluster.newNamespace();
+      assertDone(await cluster.kubectl(["label", "namespace", namespace.name, "team=data"]));
+      await client.create(
+        profiles,
+        {
+          metadata: { name: "spark-be" },
+          spec: {
+            namespaceSelector: { matchLabels: { team: "data" } },
+            selector: { matchLabels: { workload: "spark" } },
+            qosClass: "BE",
+            priorityClassName: "koord-batch",
+            koordinatorPriority: 1000,
+            schedulerName: "koord-scheduler",
+            labels: { tier: "offline" },
+            annotations: { by: "spark-be" },
+          },
+        },
+        { signal },
+      );
+      const template = {
+        metadata: { labels: { workload: "spark" } },
+        spec: {
+          containers: [
+            {
+              name: "main",
+              image: "spark",
+              resources: { requests: { cpu: "1500m", memory: "2Gi" }, limits: { cpu: "4", memory: "3Gi" } },
+            },
+          ],
+        },
+      };
+      assertDone(
+        await apply({
+          apiVersion: "apps/v1",
+          kind: "Deployment",
+          metadata: { name: "exec", namespace: namespace.name },
+          spec: { replicas: 2, selector: { matchLabels: { workload: "spark" } }, template },
+        }),
+      );
+      const made = await eventually(
+        async () => {
+          const { items } = await client.list(pods, { namespace: namespace.name, signal });
+          assert.equal(items.length, 2);
+          return items;
+        },
+        { timeoutMs: 60_000 },
+      );
+      for (const pod of made) assertBatchPod(pod);
+    });
+
+    function assertBatchPod({ metadata, spec }: Pod): void {
+      assert.equal(metadata.labels?.["koordinator.sh/qosClass"], "BE");
+      assert.equal(metadata.labels?.["koordinator.sh/priority"], "1000");
+      assert.equal(metadata.labels?.["tier"], "offline");
+      assert.equal(spec?.priority, 5000);
+      assert.equal(spec?.schedulerName, "koord-scheduler");
+      assert.deepEqual(spec?.containers[0]?.resources, {
+        requests: { "kubernetes.io/batch-cpu": "1500", "kubernetes.io/batch-memory": "2Gi" },
+        limits: { "kubernetes.io/batch-cpu": "4k", "kubernetes.io/batch-memory": "3Gi" },
+      });
+      assert.equal(
+        metadata.annotations?.["node.koordinator.sh/extended-resource-spec"],
+        '{"containers":{"main":{"limits":{"kubernetes.io/batch-cpu":"4k","kubernetes.io/batch-memory":"3Gi"},"requests":{"kubernetes.io/batch-cpu":"1500","kubernetes.io/batch-memory":"2Gi"}}}}',
+      );
+    }
+
+    const bare = (namespace: string, name: string, more: { labels?: object; spec?: object } = {}) => ({
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name, namespace, labels: more.labels ?? {} },
+      spec: { containers: [{ name: "c", image: "i" }], ...more.spec },
+    });
+
+    test("violations of QoS and priority are refused with readable text", async () => {
+      await using namespace = await world.cluster.newNamespace();
+      const labels = { "koordinator.sh/qosClass": "BE" };
+      const refused = await apply(
+        bare(namespace.name, "be", { labels, spec: { priorityClassName: "koord-prod" } }),
+      );
+      assert.notEqual(refused.code, 0);
+      assert.match(
+        refused.stderr,
+        /koordinator\.sh\/qosClass=BE and priorityClass=koord-prod cannot be used in combination/,
+      );
+      assertDone(
+        await apply(bare(namespace.name, "be", { labels, spec: { priorityClassName: "koord-batch" } })),
+      );
+      const changed = await world.cluster.kubectl([
+        "-n",
+        namespace.name,
+        "label",
+        "--overwrite",
+        "pod",
+        "be",
+        "koordinator.sh/qosClass=LS",
+      ]);
+      assert.match(
+        changed.stderr,
+        /labels\.koordinator\.sh\/qosClass: Invalid value: "LS": field is immutable/,
+      );
+    });
+
+    test("a node is amplified through real status updates, and a broken annotation never blocks one", async () => {
+      const { cluster, client } = world;
+      const ratio = "node.koordinator.sh/resource-amplification-ratio";
+      const status = (cpu: string, memory: string) =>
+        client.patch(
+          nodes,
+          {
+            key: { name: "big" },
+            patch: {
+              type: "merge",
+              body: { status: { capacity: { cpu, memory }, allocatable: { cpu, memory } } },
+            },
+          },
+          { signal, subresource: "status" },
+        );
+      await client.create(nodes, { metadata: { name: "big" } }, { signal });
+      await status("64", "256Gi");
+      assertDone(await cluster.kubectl(["annotate", "node", "big", `${ratio}={"cpu":1.50,"memory":1.25}`]));
+      const first = await status("64", "256Gi");
+      assert.equal(first.status?.allocatable?.["cpu"], "96");
+      assert.equal(first.status?.allocatable?.["memory"], "320Gi");
+      assert.equal(first.status?.capacity?.["cpu"], "64", "capacity stays");
+      assert.equal(
+        first.metadata.annotations?.["node.koordinator.sh/raw-allocatable"],
+        '{"cpu":"64","memory":"256Gi"}',
+      );
+      const second = await status("62", "256Gi");
+      assert.equal(second.status?.allocatable?.["cpu"], "93");
+      const refused = await cluster.kubectl(["annotate", "--overwrite", "node", "big", `${ratio}=broken`]);
+      assert.match(refused.stderr, /must be a JSON object of numbers/);
+      assertDone(await cluster.kubectl(["annotate", "node", "big", `${ratio}-`]));
+      const third = await status("62", "256Gi");
+      assert.equal(third.status?.allocatable?.["cpu"], "62");
+    });
+
+    test("a bad SLO configuration is refused, naming key and bound", async () => {
+      const config = (text: string) => ({
+        apiVersion: "v1",
+        kind: "ConfigMap",
+        metadata: {
+          name: "slo-controller-config",
+          namespace: "koordinator-system",
+          labels: { "koordinator.sh/configmap-type": "slo-controller-config" },
+        },
+        data: { "resource-threshold-config": text },
+      });
+      const refused = await apply(config('{"clusterStrategy":{"cpuSuppressThresholdPercent":101}}'));
+      assert.match(refused.stderr, /ResourceThresholdCfg\.ClusterStrategy\.CPUSuppressThresholdPercent/);
+      assert.match(refused.stderr, /must be 100 or less/);
+      assertDone(await apply(config('{"clusterStrategy":{"cpuSuppressThresholdPercent":65}}')));
+    });
+
+    test("a Reservation is changed by profiles, a quota gets parent and weight", async () => {
+      const { client, cluster } = world;
+      await using namespace = await cluster.newNamespace();
+      const spec = {
+        selector: { matchLabels: { pool: "offline" } },
+        qosClass: "BE",
+        priorityClassName: "koord-batch",
+      };
+      await client.create(profiles, { metadata: { name: "reserve-be" }, spec }, { signal });
+      await eventually(async () => {
+        const made = await cluster.kubectl(["create", "--dry-run=server", "-o", "json", "-f", "-"], {
+          input: JSON.stringify({
+            apiVersion: "scheduling.koordinator.sh/v1alpha1",
+            kind: "Reservation",
+            metadata: { name: "resv", labels: { pool: "offline" } },
+            spec: {
+              template: { spec: { containers: [{ name: "c", image: "i" }] } },
+              owners: [{ labelSelector: { matchLabels: { a: "b" } } }],
+            },
+          }),
+        });
+        assertDone(made);
+        const resv = JSON.parse(made.stdout) as {
+          metadata: Pod["metadata"];
+          spec: { ttl: string; template: { spec: { priority: number } } };
+        };
+        assert.equal(resv.metadata.labels?.["koordinator.sh/qosClass"], "BE");
+        assert.equal(resv.spec.template.spec.priority, 5000);
+        assert.equal(resv.spec.ttl, "24h");
+      });
+      const made = await client.create(
+        elasticQuotas,
+        {
+          metadata: { name: "team-a", namespace: namespace.name },
+          spec: { min: { cpu: "10" }, max: { cpu: "40" } },
+        },
+        { signal },
+      );
+      assert.equal(
+        made.metadata.labels?.["quota.scheduling.koordinator.sh/parent"],
+        "koordinator-root-quota",
+      );
+      assert.equal(
+        made.metadata.annotations?.["quota.scheduling.koordinator.sh/shared-weight"],
+        '{"cpu":"40"}',
+      );
+    });
+
+    /** Patches of a pod template: the server's own strategic merge against ours. */
+    test("strategic merge patches give what the API server's own give", async () => {
+      const { client, cluster } = world;
+      await using namespace = await cluster.newNamespace();
+      const podTemplates = resourceType<KubeObject & { template?: Json }>({
+        group: "",
+        version: "v1",
+        kind: "PodTemplate",
+        plural: "podtemplates",
+        namespaced: true,
+      });
+      const template = {
+        metadata: { labels: { app: "x", tier: "y" }, finalizers: ["a.example/x", "b.example/x"] },
+        spec: {
+          containers: [
+            {
+              name: "main",
+              image: "one",
+              env: [
+                { name: "A", value: "1" },
+                { name: "B", value: "2" },
+              ],
+              ports: [{ containerPort: 80 }, { containerPort: 443 }],
+              volumeMounts: [{ name: "v", mountPath: "/v" }],
+              args: ["a", "b"],
+            },
+            { name: "side", image: "two" },
+          ],
+          initContainers: [{ name: "init", image: "three" }],
+          volumes: [
+            { name: "v", emptyDir: {} },
+            { name: "w", emptyDir: { medium: "Memory" } },
+          ],
+          tolerations: [{ key: "a", operator: "Exists" }],
+          hostAliases: [{ ip: "10.0.0.1", hostnames: ["a"] }],
+          imagePullSecrets: [{ name: "s1" }],
+          nodeSelector: { a: "1" },
+        },
+      };
+      const made = await client.create(
+        podTemplates,
+        { metadata: { name: "t", namespace: namespace.name }, template },
+        { signal },
+      );
+      const stored = made.template as Json;
+      for (const [index, patch] of templatePatches.entries()) {
+        const target = {
+          key: { name: "t", namespace: namespace.name },
+          patch: { type: "strategic", body: { template: patch } } as const,
+        };
+        const theirs = await client.patch(podTemplates, target, { signal, dryRun: true });
+        const ours = strategicMerge(structuredClone(stored), structuredClone(patch), podTemplateSchema);
+        // The server fills in defaults: ours goes through them as well.
+        const filled = await client.update(
+          podTemplates,
+          { ...made, template: ours },
+          { signal, dryRun: true },
+        );
+        assert.deepEqual(filled.template, theirs.template, `patch ${index}: ${JSON.stringify(patch)}`);
+      }
+    });
+
+    test("without a replica nodes still report their status", async () => {
+      await replica[Symbol.asyncDispose]();
+      const body = { status: { allocatable: { cpu: "3" } } };
+      const target = { key: { name: "big" }, patch: { type: "merge", body } as const };
+      const { status } = await world.client.patch(nodes, target, { signal, subresource: "status" });
+      assert.equal(status?.allocatable?.["cpu"], "3");
+    });
+
+    const templatePatches: readonly Json[] = [
+      { metadata: { labels: { tier: null, more: "z" } } },
+      { metadata: { "$deleteFromPrimitiveList/finalizers": ["a.example/x"] } },
+      { metadata: { finalizers: ["c.example/x", "a.example/x"] } },
+      {
+        spec: {
+          containers: [
+            {
+              name: "main",
+              image: "new",
+              env: [
+                { name: "C", value: "3" },
+                { name: "A", value: "9" },
+              ],
+            },
+          ],
+        },
+      },
+      { spec: { containers: [{ name: "third", image: "x" }] } },
+      {
+        spec: {
+          containers: [
+            { name: "third", image: "x" },
+            { name: "side", image: "y" },
+          ],
+        },
+      },
+      { spec: { containers: [{ name: "side", $patch: "delete" }] } },
+      { spec: { containers: [{ $patch: "replace" }, { name: "only", image: "x" }] } },
+      {
+        spec: {
+          containers: [
+            { name: "main", ports: [{ containerPort: 443, $patch: "delete" }, { containerPort: 8080 }] },
+          ],
+        },
+      },
+      { spec: { containers: [{ name: "main", env: null, args: ["c"] }] } },
+      { spec: { "$setElementOrder/containers": [{ name: "side" }, { name: "main" }] } },
+      {
+        spec: {
+          "$setElementOrder/containers": [{ name: "side" }, { name: "new" }, { name: "main" }],
+          containers: [{ name: "new", image: "n" }],
+        },
+      },
+      { spec: { volumes: [{ name: "w", $retainKeys: ["name", "configMap"], configMap: { name: "c" } }] } },
+      { spec: { volumes: [{ name: "w", emptyDir: null, configMap: { name: "c" } }] } },
+      { spec: { tolerations: [{ key: "b", operator: "Exists" }] } },
+      {
+        spec: {
+          hostAliases: [
+            { ip: "10.0.0.2", hostnames: ["b"] },
+            { ip: "10.0.0.1", hostnames: ["c"] },
+          ],
+        },
+      },
+      { spec: { nodeSelector: { $patch: "replace", b: "2" } } },
+      { spec: { nodeSelector: { $patch: "delete" } } },
+      {
+        spec: {
+          affinity: {
+            nodeAffinity: {
+              preferredDuringSchedulingIgnoredDuringExecution: [
+                { weight: 1, preference: { matchExpressions: [{ key: "a", operator: "Exists" }] } },
+              ],
+            },
+          },
+        },
+      },
+      {
+        spec: {
+          initContainers: [
+            { name: "init", resources: { limits: { cpu: "1" } }, env: [{ name: "X", value: null }] },
+          ],
+        },
+      },
+      {
+        spec: {
+          imagePullSecrets: [{ name: "s0" }, { name: "s2" }],
+          schedulerName: "other",
+          terminationGracePeriodSeconds: 5,
+        },
+      },
+    ];
+  });
+}
