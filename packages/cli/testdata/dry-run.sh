@@ -129,7 +129,7 @@ node \
 
 # vk-node-1: a node whose pods are machines
 PATH=/bin \
-KUBECONFIG=/state/kubeconfig \
+KUBECONFIG=/state/parts/identities/vk-cocoon.kubeconfig \
 VK_NODE_NAME=cocoon-1 \
 VK_NODE_IP=127.0.0.1 \
 VK_KUBELET_HOST=127.0.0.1 \
@@ -148,7 +148,7 @@ node \
 
 # vk-node-2: a node whose pods are machines
 PATH=/bin \
-KUBECONFIG=/state/kubeconfig \
+KUBECONFIG=/state/parts/identities/vk-cocoon.kubeconfig \
 VK_NODE_NAME=cocoon-2 \
 VK_NODE_IP=127.0.0.1 \
 VK_KUBELET_HOST=127.0.0.1 \

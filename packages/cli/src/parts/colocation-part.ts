@@ -1,11 +1,9 @@
 /** The colocation webhooks. They make and renew their certificate and register themselves; nothing asks for them to be used. */
 import type { Component } from "@cocoon/controlplane";
 import { applyManifests, readManifests } from "./apply.ts";
-import { ensureIdentity, partKubeconfig } from "./identity.ts";
+import { account, partKubeconfig } from "./identity.ts";
 import { loopback, programArguments, sourceFile, type PartContext } from "./part.ts";
 import { probeHealth } from "./probe-health.ts";
-
-const account = { namespace: "cocoon-colocation", name: "cocoon-colocation" };
 
 export function colocationPart(context: PartContext): Component {
   const { ports } = context;
@@ -22,9 +20,11 @@ export function colocationPart(context: PartContext): Component {
       `--metrics-addr=${loopback}:${ports.colocationMetrics}`,
       `--health-probe-addr=${loopback}:${ports.colocationHealth}`,
     ),
-    env: { KUBECONFIG: partKubeconfig(context, account), POD_NAMESPACE: account.namespace },
+    env: {
+      KUBECONFIG: partKubeconfig(context, account.colocation),
+      POD_NAMESPACE: account.colocation.namespace,
+    },
     prepare: async (options) => {
-      await ensureIdentity(context, account);
       const files = ["namespace", "crds", "priority-classes", "slo-controller-config", "rbac"].map((name) =>
         sourceFile("deploy", "colocation", `${name}.yaml`),
       );

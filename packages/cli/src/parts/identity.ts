@@ -4,12 +4,20 @@
  */
 import { join } from "node:path";
 import { ensureClientIdentity, identityKubeconfig } from "@cocoon/controlplane";
+import { systemNamespace } from "@cocoon/contract";
 import type { PartContext } from "./part.ts";
 
-export interface ServiceAccount {
+interface ServiceAccount {
   readonly namespace: string;
   readonly name: string;
 }
+
+export const account = {
+  operator: { namespace: systemNamespace, name: "cocoon-operator" },
+  webhook: { namespace: systemNamespace, name: "cocoon-webhook" },
+  colocation: { namespace: "cocoon-colocation", name: "cocoon-colocation" },
+  node: { namespace: systemNamespace, name: "vk-cocoon" },
+} as const satisfies Record<string, ServiceAccount>;
 
 function identitiesDirectory({ directory }: Pick<PartContext, "directory">): string {
   return join(directory, "identities");
@@ -19,7 +27,12 @@ export function partKubeconfig(context: PartContext, { name }: ServiceAccount): 
   return identityKubeconfig({ directory: identitiesDirectory(context), name });
 }
 
-export async function ensureIdentity(
+export /** One after the other: nodes share theirs. */
+export async function ensureIdentities(context: PartContext): Promise<void> {
+  for (const each of Object.values(account)) await ensureIdentity(context, each);
+}
+
+async function ensureIdentity(
   context: PartContext,
   { namespace, name }: ServiceAccount,
 ): Promise<void> {

@@ -1,8 +1,10 @@
 /** A virtual node: its pods are machines on this host. Each node has machines and addresses of its own. */
 import { join } from "node:path";
 import type { Component } from "@cocoon/controlplane";
+import { applyManifests, readManifests } from "./apply.ts";
+import { account, partKubeconfig } from "./identity.ts";
 import { probeHealth } from "./probe-health.ts";
-import { loopback, programArguments, registryAccess, type PartContext } from "./part.ts";
+import { loopback, programArguments, registryAccess, sourceFile, type PartContext } from "./part.ts";
 
 export const nodeNumbers = [1, 2] as const;
 export type NodeNumber = (typeof nodeNumbers)[number];
@@ -17,7 +19,7 @@ export function imageDirectory({ directory }: Pick<PartContext, "directory">): s
 }
 
 export function nodePart(context: PartContext, number: NodeNumber): Component {
-  const { ports, pki, kubeconfig, path } = context;
+  const { ports, pki, path } = context;
   const registry = registryAccess(context);
   const health = ports[`node${number}Health`];
   const { certificate, key } = pki.leaf.components;
@@ -29,7 +31,7 @@ export function nodePart(context: PartContext, number: NodeNumber): Component {
     args: programArguments("vk"),
     env: {
       PATH: path,
-      KUBECONFIG: kubeconfig,
+      KUBECONFIG: partKubeconfig(context, account.node),
       VK_NODE_NAME: `cocoon-${number}`,
       VK_NODE_IP: loopback,
       VK_KUBELET_HOST: loopback,
@@ -43,6 +45,13 @@ export function nodePart(context: PartContext, number: NodeNumber): Component {
       ...registry.env,
     },
     ...(registry.secrets ? { secrets: registry.secrets } : {}),
+    prepare: async (options) => {
+      const files = [
+        sourceFile("deploy", "operator", "namespace.yaml"),
+        sourceFile("deploy", "vk", "rbac.yaml"),
+      ];
+      await applyManifests(context, await readManifests(...files), options);
+    },
     probe: (options) => probeHealth(health, options),
     stopGraceMs: 20_000,
   };

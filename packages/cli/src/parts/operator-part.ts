@@ -2,11 +2,9 @@
 import { systemNamespace } from "@cocoon/contract";
 import type { Component } from "@cocoon/controlplane";
 import { applyManifests, readManifests } from "./apply.ts";
-import { ensureIdentity, partKubeconfig } from "./identity.ts";
+import { account, partKubeconfig } from "./identity.ts";
 import { loopback, programArguments, registryAccess, sourceFile, type PartContext } from "./part.ts";
 import { probeHealth } from "./probe-health.ts";
-
-const account = { namespace: systemNamespace, name: "cocoon-operator" };
 
 export function operatorPart(context: PartContext): Component {
   const { ports } = context;
@@ -18,7 +16,7 @@ export function operatorPart(context: PartContext): Component {
     command: process.execPath,
     args: programArguments("operator"),
     env: {
-      KUBECONFIG: partKubeconfig(context, account),
+      KUBECONFIG: partKubeconfig(context, account.operator),
       POD_NAMESPACE: systemNamespace,
       METRICS_ADDR: `${loopback}:${ports.operatorMetrics}`,
       PROBE_ADDR: `${loopback}:${ports.operatorHealth}`,
@@ -26,7 +24,6 @@ export function operatorPart(context: PartContext): Component {
     },
     ...(registry.secrets ? { secrets: registry.secrets } : {}),
     prepare: async (options) => {
-      await ensureIdentity(context, account);
       const definitions = ["cocoonsets", "cocoonhibernations", "cocoonsnapshotgrants"].map((name) =>
         sourceFile("deploy", "crds", `cocoonset.cocoonstack.io_${name}.yaml`),
       );

@@ -16,6 +16,7 @@ import { findRunning, keepPorts, type Component, type PkiFiles } from "@cocoon/c
 import { Fault, tryReadFile, writeFileAtomically } from "@cocoon/core";
 import { z } from "zod";
 import { colocationPart } from "./colocation-part.ts";
+import { ensureIdentities } from "./identity.ts";
 import { nodeNumbers, nodePart } from "./node-part.ts";
 import { portOwners, type PartContext, type PartPort, type PartPorts } from "./part.ts";
 import { operatorPart } from "./operator-part.ts";
@@ -55,7 +56,9 @@ export async function prepareParts(
     stack,
   });
   await writeFileAtomically(statePath(directory), `${JSON.stringify({ ports }, null, 2)}\n`, { mode: 0o600 });
-  return partsOf({ ...request, directory, ports, registryToken: await ensureToken(directory) });
+  const context = { ...request, directory, ports, registryToken: await ensureToken(directory) };
+  await ensureIdentities(context);
+  return partsOf(context);
 }
 
 /** The parts as they were prepared last; none when they never were. Reads only. */

@@ -1,13 +1,10 @@
 /** The admission webhook. The API server of this machine calls it by address instead of by a Service. */
 import { readFile } from "node:fs/promises";
-import { systemNamespace } from "@cocoon/contract";
 import type { Component } from "@cocoon/controlplane";
 import { applyManifests, readManifests, type Manifest } from "./apply.ts";
-import { ensureIdentity, partKubeconfig } from "./identity.ts";
+import { account, partKubeconfig } from "./identity.ts";
 import { loopback, programArguments, registryAccess, sourceFile, type PartContext } from "./part.ts";
 import { probeHealth } from "./probe-health.ts";
-
-const account = { namespace: systemNamespace, name: "cocoon-webhook" };
 
 export function webhookPart(context: PartContext): Component {
   const { ports, pki } = context;
@@ -20,7 +17,7 @@ export function webhookPart(context: PartContext): Component {
     command: process.execPath,
     args: programArguments("webhook"),
     env: {
-      KUBECONFIG: partKubeconfig(context, account),
+      KUBECONFIG: partKubeconfig(context, account.webhook),
       LISTEN_ADDR: `${loopback}:${ports.webhook}`,
       METRICS_ADDR: `${loopback}:${ports.webhookHealth}`,
       TLS_CERT: certificate,
@@ -29,7 +26,6 @@ export function webhookPart(context: PartContext): Component {
     },
     ...(registry.secrets ? { secrets: registry.secrets } : {}),
     prepare: async (options) => {
-      await ensureIdentity(context, account);
       const [rights, webhooks] = ["rbac", "webhooks"].map((name) =>
         sourceFile("deploy", "webhook", "base", `${name}.yaml`),
       ) as [string, string];
