@@ -27,15 +27,12 @@ export function partKubeconfig(context: PartContext, { name }: ServiceAccount): 
   return identityKubeconfig({ directory: identitiesDirectory(context), name });
 }
 
-export /** One after the other: nodes share theirs. */
+/** One after the other: nodes share theirs. */
 export async function ensureIdentities(context: PartContext): Promise<void> {
   for (const each of Object.values(account)) await ensureIdentity(context, each);
 }
 
-async function ensureIdentity(
-  context: PartContext,
-  { namespace, name }: ServiceAccount,
-): Promise<void> {
+async function ensureIdentity(context: PartContext, { namespace, name }: ServiceAccount): Promise<void> {
   await ensureClientIdentity(context.pki, {
     directory: identitiesDirectory(context),
     name,
