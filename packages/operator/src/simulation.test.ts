@@ -263,7 +263,7 @@ function matches(world: Simulation, set: CocoonSet): void {
 
 for (const leavesTags of [false, true])
   test(`no machine is lost, doubled or set back, ${leavesTags ? "also with kubelets that leave copies" : "step by step"}`, async (t) => {
-    const plays = count({ small: 10, full: 300 });
+    const plays = count({ small: 6, full: 300 });
     const seed = testSeed();
     for (let index = 0; index < plays; index += 1) {
       const random = seededRandom(seed + index * 7919);

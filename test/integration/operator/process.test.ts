@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { startProgram, type RunningProgram } from "@cocoon/core";
 import { eventually, runCommand, sharedControlPlane, temporaryDirectory } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
+import { inFullTier } from "./full-tier.ts";
 import { openWorld, specOf, type TestWorld } from "./world.ts";
 
 const cluster = await sharedControlPlane();
@@ -53,7 +54,7 @@ async function startReplica(world: TestWorld, directory: string, token: string):
 
 const leads = /^leader_election_master_status\{[^}]*\} 1$/m;
 
-test("of two replicas one leads; when it ends the other goes on", async () => {
+test("of two replicas one leads; when it ends the other goes on", inFullTier, async () => {
   await using world = await openWorld(cluster, { withoutOperator: true });
   await using directory = await temporaryDirectory();
   const token = await world.server.createToken({ name: "operator" });

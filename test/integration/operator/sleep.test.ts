@@ -6,6 +6,7 @@ import { sleep } from "@cocoon/core";
 import { pods } from "@cocoon/kube";
 import { eventually, sharedControlPlane } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
+import { inFullTier } from "./full-tier.ts";
 import { hibernations, openWorld, specOf, type TestWorld } from "./world.ts";
 
 const cluster = await sharedControlPlane();
@@ -175,37 +176,41 @@ suite("sleep", { concurrency: 4 }, () => {
     assert.deepEqual(world.kubelet.violations, []);
   });
 
-  test("a failed attempt stays failed until a retry is asked for, and the attempts are counted", async () => {
-    await using world = await openWorld(cluster);
-    await world.apply("f", specOf(world));
-    await running(world, "f");
-    world.kubelet.silent = true;
-    await hibernate(world, "f-0", { timeout: "10s" });
-    await world.hibernationReaches("f-0", "Hibernating");
-    const failed = await world.hibernationReaches("f-0", "Failed");
-    assert.equal(failed.status?.attempts, 1);
-    const { resourceVersion } = failed.metadata;
-    // Longer than a resync: what would retry by itself had its chance.
-    await sleep(5_000, { signal: world.signal });
-    assert.equal(
-      (await world.hibernation("f-0")).metadata.resourceVersion,
-      resourceVersion,
-      "nobody touches it",
-    );
-    await world.patch(
-      "f-0",
-      { metadata: { annotations: { "cocoonset.cocoonstack.io/retry": "1" } } },
-      hibernations,
-    );
-    await world.hibernationReaches("f-0", "Hibernating");
-    world.kubelet.speak();
-    const done = await world.hibernationReaches("f-0", "Hibernated");
-    assert.equal(done.status?.attempts, 2);
-    const told = (await world.events()).filter((line) => line.startsWith("CocoonHibernation/"));
-    assert.deepEqual(told.sort(), [
-      "CocoonHibernation/f-0 HibernateTimedOut",
-      "CocoonHibernation/f-0 Hibernated",
-      "CocoonHibernation/f-0 RetryRequested",
-    ]);
-  });
+  test(
+    "a failed attempt stays failed until a retry is asked for, and the attempts are counted",
+    inFullTier,
+    async () => {
+      await using world = await openWorld(cluster);
+      await world.apply("f", specOf(world));
+      await running(world, "f");
+      world.kubelet.silent = true;
+      await hibernate(world, "f-0", { timeout: "10s" });
+      await world.hibernationReaches("f-0", "Hibernating");
+      const failed = await world.hibernationReaches("f-0", "Failed");
+      assert.equal(failed.status?.attempts, 1);
+      const { resourceVersion } = failed.metadata;
+      // Longer than a resync: what would retry by itself had its chance.
+      await sleep(5_000, { signal: world.signal });
+      assert.equal(
+        (await world.hibernation("f-0")).metadata.resourceVersion,
+        resourceVersion,
+        "nobody touches it",
+      );
+      await world.patch(
+        "f-0",
+        { metadata: { annotations: { "cocoonset.cocoonstack.io/retry": "1" } } },
+        hibernations,
+      );
+      await world.hibernationReaches("f-0", "Hibernating");
+      world.kubelet.speak();
+      const done = await world.hibernationReaches("f-0", "Hibernated");
+      assert.equal(done.status?.attempts, 2);
+      const told = (await world.events()).filter((line) => line.startsWith("CocoonHibernation/"));
+      assert.deepEqual(told.sort(), [
+        "CocoonHibernation/f-0 HibernateTimedOut",
+        "CocoonHibernation/f-0 Hibernated",
+        "CocoonHibernation/f-0 RetryRequested",
+      ]);
+    },
+  );
 });
