@@ -4,12 +4,13 @@
  */
 import { access, mkdir, readFile, rmdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { systemCode, type Logger } from "@cocoon/core";
+import { sleep, systemCode, type Logger } from "@cocoon/core";
 import type { CpuPolicy } from "../runtime.ts";
 
 const mountPoint = "/sys/fs/cgroup";
 const defaultPeriodMicros = 100_000;
 const maxThreads = 1024;
+const busyMs = 3_000;
 const mebibyte = 1024 * 1024;
 /** What QEMU needs beside the guest's memory; translated code can take a gigabyte. */
 const overheadBytes = { kvm: 512 * mebibyte, tcg: 1536 * mebibyte } as const;
@@ -110,7 +111,21 @@ async function delegate(parent: string): Promise<void> {
 export async function removeCgroup(parent: string, vmId: string): Promise<void> {
   if (parent === "") return;
   const controllers = (await cgroupVersion()) === 2 ? [""] : ["cpu", "memory", "pids"];
-  for (const controller of controllers) await rmdir(scopeOf(controller, parent, vmId)).catch(() => undefined); // never made, or not ours to remove
+  for (const controller of controllers) await removeScope(scopeOf(controller, parent, vmId));
+}
+
+/** The kernel takes a dead process out of its group a moment after it is gone for everybody else. */
+async function removeScope(directory: string): Promise<void> {
+  const signal = AbortSignal.timeout(busyMs);
+  for (;;) {
+    try {
+      await rmdir(directory);
+      return;
+    } catch (error) {
+      // Otherwise it was never made, or is not ours to remove.
+      if (systemCode(error) !== "EBUSY" || !(await sleep(20, { signal }))) return;
+    }
+  }
 }
 
 /** How long the VM had to wait for CPU, where a cgroup counts it. */
