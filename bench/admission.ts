@@ -39,6 +39,8 @@ const { values } = parseArgs({
 });
 const concurrency = 64;
 const deploymentCount = 20;
+/** As deploy/webhook starts it. */
+const nodeOptions = ["--max-semi-space-size=2", "--max-old-space-size=384"];
 const root = join(import.meta.dirname, "..");
 const signal = new AbortController().signal;
 
@@ -115,6 +117,7 @@ async function startServer(name: "ours" | "plain", cluster: TestCluster): Promis
         ]
       : [
           process.execPath,
+          ...nodeOptions,
           join(root, "packages/webhook/src/main.ts"),
           `--kubeconfig=${cluster.kubeconfigPath}`,
           `--listen-addr=127.0.0.1:${port}`,

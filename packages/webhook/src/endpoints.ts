@@ -36,6 +36,7 @@ export function endpointsOf(parts: Parts): Record<string, AdmissionEndpoint> {
       validateSets({
         collisions: (claim) => collisionsOf(claim, parts),
         doubtsAbout: (spec) => doubtsAbout(spec, parts),
+        isAbsent: options.snapshots.isAbsent,
       }),
     ],
     "/validate-cocoonhibernation": [

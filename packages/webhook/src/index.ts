@@ -12,3 +12,4 @@ export {
   type WebhookOptions,
   type WebhookRules,
 } from "./start.ts";
+export { noSnapshots, type Snapshots } from "./snapshots.ts";

@@ -2,7 +2,15 @@
 /** cocoon-webhook: admission of machines' pods and of what makes them. Wiring only. */
 import { hostname } from "node:os";
 import { systemNamespace } from "@cocoon/contract";
-import { aborted, createRegistry, Fault, runMain, startHealthServer, type MainContext } from "@cocoon/core";
+import {
+  aborted,
+  createRegistry,
+  Fault,
+  runMain,
+  startHealthServer,
+  type Logger,
+  type MainContext,
+} from "@cocoon/core";
 import { openKubeClient, type KubeConnection } from "@cocoon/kube";
 import {
   exportCertificateMetrics,
@@ -14,7 +22,7 @@ import {
   type ServingCertificates,
 } from "@cocoon/kube/certificates";
 import { webhookProgram, type WebhookConfig } from "./config.ts";
-import { openRegistryOf } from "./registry.ts";
+import { noSnapshots, type Snapshots } from "./snapshots.ts";
 import { startWebhook, type WebhookOptions } from "./start.ts";
 
 await runMain({ program: webhookProgram, logLevel: (config) => config.logLevel, run });
@@ -39,8 +47,7 @@ async function run({ config, log, signal }: MainContext<(typeof webhookProgram)[
   const replica = config.replica ?? `${hostname()}-${process.pid}`;
   const certificates = stack.use(await startCertificates(config, { client, replica, log, signal }));
   exportCertificateMetrics(metrics, certificates);
-  const snapshots = await openRegistryOf(config, log);
-  if (snapshots) stack.use(snapshots);
+  const snapshots = await openSnapshots(config, log, stack);
   const webhook = stack.use(
     await startWebhook({
       client,
@@ -57,6 +64,21 @@ async function run({ config, log, signal }: MainContext<(typeof webhookProgram)[
   health.markReady();
   await Promise.race([aborted(signal), webhook.failed]);
   health.markStopping();
+}
+
+/** The client of registries is loaded where one is named: elsewhere it would only take memory. */
+async function openSnapshots(
+  config: WebhookConfig,
+  log: Logger,
+  stack: AsyncDisposableStack,
+): Promise<Snapshots> {
+  const address = config.ociRegistry || config.epochUrl;
+  if (address) {
+    const { openRegistrySnapshots } = await import("./registry.ts");
+    return stack.use(await openRegistrySnapshots(address, config, log));
+  }
+  log.info("no registry is set: a machine whose node cannot take it waits for that node");
+  return noSnapshots;
 }
 
 type Settings = Pick<WebhookOptions, "listen" | "rules" | "reaper" | "lameDuckMs">;

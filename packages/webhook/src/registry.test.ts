@@ -5,10 +5,10 @@ import { hibernateTag, tryReadReleasedTag } from "@cocoon/contract";
 import { silentLogger } from "@cocoon/core";
 import { digestOf, openRegistry } from "@cocoon/oci";
 import { startMemoryRegistry, type MemoryRegistry } from "@cocoon/oci/testing";
-import { isAsleepIn, setAside } from "./registry.ts";
+import { snapshotsIn } from "./registry.ts";
 
 const signal = new AbortController().signal;
-const options = { signal, log: silentLogger };
+const options = { signal };
 
 /** As if a kubelet had pushed it. */
 function putSnapshot(server: MemoryRegistry, vmName: string): string {
@@ -26,26 +26,39 @@ function putSnapshot(server: MemoryRegistry, vmName: string): string {
 test("a machine sleeps in the registry or it does not; a registry that is away proves nothing", async () => {
   await using server = await startMemoryRegistry();
   await using registry = openRegistry({ address: server.url, plainHttp: true });
-  assert.equal(await isAsleepIn(registry, "vk-ns-demo-0", options), false);
+  const snapshots = snapshotsIn(registry, silentLogger);
+  assert.equal(await snapshots.isAsleep("vk-ns-demo-0", options), false);
   putSnapshot(server, "vk-ns-demo-0");
-  assert.equal(await isAsleepIn(registry, "vk-ns-demo-0", options), true);
-  assert.equal(await isAsleepIn(undefined, "vk-ns-demo-0", options), false);
-  assert.equal(await isAsleepIn(registry, "Not A Name", options), false);
+  assert.equal(await snapshots.isAsleep("vk-ns-demo-0", options), true);
+  assert.equal(await snapshots.isAsleep("Not A Name", options), false);
   await server[Symbol.asyncDispose]();
-  assert.equal(await isAsleepIn(registry, "vk-ns-demo-0", options), false);
+  assert.equal(await snapshots.isAsleep("vk-ns-demo-0", options), false);
 });
 
 test("the snapshot of a released slot is put aside under its time, and nothing else is touched", async () => {
   await using server = await startMemoryRegistry();
   await using registry = openRegistry({ address: server.url, plainHttp: true });
-  await setAside(registry, "vk-ns-demo-0", { signal });
+  const snapshots = snapshotsIn(registry, silentLogger);
+  await snapshots.setAside("vk-ns-demo-0", { signal });
   const digest = putSnapshot(server, "vk-ns-demo-0");
-  await setAside(registry, "vk-ns-demo-0", { signal });
+  await snapshots.setAside("vk-ns-demo-0", { signal });
   const tags: string[] = [];
   for await (const tag of registry.repository("vk-ns-demo-0").tags({ signal })) tags.push(tag);
   assert.equal(tags.length, 1);
   assert.ok(tryReadReleasedTag(tags[0] ?? ""));
   const head = await registry.repository("vk-ns-demo-0").headManifest(tags[0] ?? "", { signal });
   assert.equal(head?.digest, digest);
-  assert.equal(await isAsleepIn(registry, "vk-ns-demo-0", options), false);
+  assert.equal(await snapshots.isAsleep("vk-ns-demo-0", options), false);
+});
+
+test("an image is absent only when the registry says so", async () => {
+  await using server = await startMemoryRegistry();
+  await using registry = openRegistry({ address: server.url, plainHttp: true });
+  const { isAbsent } = snapshotsIn(registry, silentLogger);
+  putSnapshot(server, "team/base");
+  assert.equal(await isAbsent?.({ repository: "team/base", tag: hibernateTag }, options), false);
+  assert.equal(await isAbsent?.({ repository: "team/base", tag: "v9" }, options), true);
+  assert.equal(await isAbsent?.({ repository: "team/other", tag: "v9" }, options), true);
+  await server[Symbol.asyncDispose]();
+  assert.equal(await isAbsent?.({ repository: "team/other", tag: "v9" }, options), false, "could not ask");
 });

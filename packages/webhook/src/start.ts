@@ -4,7 +4,6 @@ import type { KubeClient, KubeConnection } from "@cocoon/kube";
 import { startAdmissionServer, type AdmissionServer } from "@cocoon/kube/admission";
 import type { ServingCertificates } from "@cocoon/kube/certificates";
 import { startEventRecorder, type EventRecorder } from "@cocoon/kube/controller";
-import type { Registry as OciRegistry } from "@cocoon/oci";
 import { endpointsOf } from "./endpoints.ts";
 import { openWebhookCaches, type WebhookCaches } from "./caches.ts";
 import { createWebhookMetrics, type WebhookMetrics } from "./metrics.ts";
@@ -12,7 +11,7 @@ import { buildModel, type Model } from "./model.ts";
 import type { PinMode } from "./nodes/placement.ts";
 import type { Graces } from "./reaper/changes.ts";
 import { runReaper } from "./reaper/reaper.ts";
-import { isAsleepIn, setAside } from "./registry.ts";
+import type { Snapshots } from "./snapshots.ts";
 import { Reservations } from "./store/reservations.ts";
 import { ShardWrites } from "./store/shard-writes.ts";
 
@@ -35,7 +34,7 @@ export interface WebhookOptions {
   readonly listen: { readonly host: string; readonly port: number };
   readonly rules: WebhookRules;
   readonly reaper: ReaperTimes;
-  readonly snapshots: OciRegistry | undefined;
+  readonly snapshots: Snapshots;
   readonly replica: string;
   readonly lameDuckMs?: number;
   readonly metrics?: Registry;
@@ -83,7 +82,7 @@ export async function startWebhook(options: WebhookOptions): Promise<RunningWebh
     context: model.context,
     writes,
     witness: model.witness,
-    isInRegistry: (vmName, call) => isAsleepIn(options.snapshots, vmName, { ...call, log }),
+    isInRegistry: (vmName, call) => options.snapshots.isAsleep(vmName, call),
     log,
     signal: stopping.signal,
   });
@@ -116,7 +115,7 @@ function startReaper(parts: Parts, writes: ShardWrites, registry: Registry): Asy
       reservations,
       writes,
       poolOfNode: (name) => caches.nodes.get({ name })?.pool ?? "",
-      setAside: (vmName, call) => setAside(options.snapshots, vmName, call),
+      setAside: (vmName, call) => options.snapshots.setAside(vmName, call),
       released: ({ pool }) => metrics.releases.inc({ pool }),
       duplicates: (count) => metrics.duplicates.set(count),
       registry,

@@ -7,7 +7,7 @@ import { createRegistry, type Registry } from "@cocoon/core";
 import { openKubeClient, type KubeConnection } from "@cocoon/kube";
 import { selfSignedCertificates } from "@cocoon/kube/certificates";
 import { sharedControlPlane, type TestCluster } from "@cocoon/testkit";
-import { startWebhook, type WebhookOptions, type WebhookRules } from "@cocoon/webhook";
+import { noSnapshots, startWebhook, type WebhookOptions, type WebhookRules } from "@cocoon/webhook";
 import { installCrds } from "../contract/install-crds.ts";
 import { testLog } from "./log.ts";
 
@@ -71,7 +71,7 @@ export async function openBorder(options: BorderOptions = {}): Promise<Border> {
       listen: { host: "127.0.0.1", port: 0 },
       rules: { ...plainRules, ...options.rules },
       reaper: { intervalMs: 600_000, goneMs: 1_800_000, unboundMs: 600_000 },
-      snapshots: undefined,
+      snapshots: noSnapshots,
       replica: `border-${process.pid}`,
       lameDuckMs: 0,
       metrics,

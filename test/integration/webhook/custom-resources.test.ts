@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 import { eventually } from "@cocoon/testkit";
+import { noSnapshots } from "@cocoon/webhook";
 import { openBorder, type Border } from "./border.ts";
 
 let border: Border;
@@ -173,6 +174,22 @@ describe("/validate-cocoonset", () => {
       'spec.nodePool: no node is in pool "nowhere" now',
       'spec.nodeName: there is no node "no-such-node" now',
     ]);
+  });
+
+  test("a snapshot that the registry surely does not have is a warning, once", async () => {
+    const snapshots = { ...noSnapshots, isAbsent: () => Promise.resolve(true) };
+    await using asked = await openBorder({ options: { snapshots } });
+    const object = set({ agent, nodePool: "nowhere" });
+    const created = await asked.ask("/validate-cocoonset", { namespace: ns, object });
+    assert.equal(created.allowed, true, created.status?.message ?? "");
+    assert.equal(created.warnings?.[1], 'spec.agent.image: the registry has no snapshot "team/base:1" now');
+    const scaled = await asked.ask("/validate-cocoonset", {
+      operation: "UPDATE",
+      namespace: ns,
+      oldObject: object,
+      object: set({ agent: { ...agent, replicas: 1 }, nodePool: "nowhere" }),
+    });
+    assert.equal(scaled.warnings?.length, 1, "the image was there before");
   });
 
   test("other operations, undecodable objects and unchanged specs", async () => {

@@ -1,7 +1,12 @@
 /** `/validate-cocoonset`: every rule that the set breaks, in one answer. */
-import { claimOfSet, nameTroublesOfSet } from "@cocoon/contract";
-import type { FieldCause } from "@cocoon/core";
-import { allow, type AdmissionRequest } from "@cocoon/kube/admission";
+import {
+  claimOfSet,
+  nameTroublesOfSet,
+  tryParseRelativeReference,
+  type RelativeReference,
+} from "@cocoon/contract";
+import type { Abortable, FieldCause } from "@cocoon/core";
+import { allow, type AdmissionContext, type AdmissionRequest } from "@cocoon/kube/admission";
 import { isDeepStrictEqual } from "node:util";
 import { violationsOf } from "./cocoonset-rules.ts";
 import { emptyAgent, emptySpec, setShape, type SpecShape } from "./cocoonset-shape.ts";
@@ -14,10 +19,12 @@ export interface SetRules {
   readonly collisions: (claim: ReturnType<typeof claimOfSet>) => readonly string[];
   /** What will keep the set from running, as things are now: pools and nodes that do not exist. */
   readonly doubtsAbout: (spec: SpecShape) => readonly string[];
+  /** Whether the registry surely does not have an image; undefined where there is none to ask. */
+  readonly isAbsent: ((image: RelativeReference, options: Abortable) => Promise<boolean>) | undefined;
 }
 
 export function validateSets(rules: SetRules) {
-  return (request: AdmissionRequest): Judgement => {
+  return (request: AdmissionRequest, context: AdmissionContext): Judgement | Promise<Judgement> => {
     if (request.operation !== "CREATE" && request.operation !== "UPDATE") return skipped("operation");
     const decoded = decodeWith(setShape, request.object);
     if (decoded.kind === "fault") return failed("decode", `decode CocoonSet: ${decoded.message}`);
@@ -30,9 +37,53 @@ export function validateSets(rules: SetRules) {
       ...nameViolations({ namespace: request.namespace, name }, spec, rules),
     ];
     if (causes.length > 0) return refuse(causes);
-    const warnings = rules.doubtsAbout(spec);
-    return allowed(warnings.length === 0 ? allow() : allow({ warnings }));
+    const doubts = rules.doubtsAbout(spec);
+    const images = rules.isAbsent ? newImages(request, spec) : [];
+    if (!rules.isAbsent || images.length === 0) return admit(doubts);
+    return missingImages(images, rules.isAbsent, context).then((missing) => admit([...doubts, ...missing]));
   };
+}
+
+function admit(warnings: readonly string[]): Judgement {
+  return allowed(warnings.length === 0 ? allow() : allow({ warnings }));
+}
+
+interface Image {
+  readonly field: string;
+  readonly text: string;
+  readonly reference: RelativeReference;
+}
+
+/** Snapshots to start from that this request names for the first time. */
+function newImages({ oldObject }: AdmissionRequest, { agent, toolboxes }: SpecShape): Image[] {
+  const before = JSON.stringify(oldObject ?? "");
+  const machines = [
+    { field: "spec.agent.image", image: agent?.image ?? "", mode: agent?.mode || "clone" },
+    ...(toolboxes ?? []).map(({ image, mode }, index) => ({
+      field: `spec.toolboxes[${index}].image`,
+      image,
+      mode: mode || "run",
+    })),
+  ];
+  return machines.slice(0, mostImages).flatMap(({ field, image, mode }) => {
+    const reference = mode === "clone" ? tryParseRelativeReference(image) : undefined;
+    const isNew = !before.includes(JSON.stringify(image));
+    return reference && isNew ? [{ field, text: image, reference }] : [];
+  });
+}
+
+/** More are not asked for: it is a courtesy. */
+const mostImages = 8;
+
+async function missingImages(
+  images: readonly Image[],
+  isAbsent: NonNullable<SetRules["isAbsent"]>,
+  { signal }: AdmissionContext,
+): Promise<string[]> {
+  const absent = await Promise.all(images.map(({ reference }) => isAbsent(reference, { signal })));
+  return images.flatMap(({ field, text }, index) =>
+    absent[index] ? [`${field}: the registry has no snapshot "${text.slice(0, 128)}" now`] : [],
+  );
 }
 
 /** Sets that newer rules would refuse must stay deletable: what does not touch the spec passes. */

@@ -145,6 +145,7 @@ test("what waits together goes out in one write, and full shards are followed by
   assert.deepEqual(
     server.objects.map(({ metadata }) => metadata.name),
     ["cocoon-affinity-p", "cocoon-affinity-p-1", "cocoon-affinity-p-2", "cocoon-affinity-p-3"],
+    "a batch goes into one shard, however large it makes it",
   );
   const sizes = server.objects.map(({ data }) => JSON.stringify(data).length);
   assert.ok(Math.max(...sizes) < 1_000_000 / 4);

@@ -7,7 +7,6 @@
  * is decided anew. A write whose answer was lost may have happened: then looking again finds the claim.
  */
 import { Fault, messageOf, toFault, type Logger } from "@cocoon/core";
-import type { ConfigMap } from "@cocoon/kube";
 import { rivalOf } from "./collisions.ts";
 import { ClaimRound, type PlanContext } from "./claim-plan.ts";
 import { keyOfEntry } from "./entry.ts";
@@ -32,9 +31,17 @@ export interface PoolWriterOptions {
   readonly witness: Witness;
   readonly log: Logger;
   readonly signal: AbortSignal;
-  readonly batchSize?: number;
 }
 
+interface Written {
+  readonly shard: string;
+  readonly version: bigint;
+  readonly isNewShard: boolean;
+}
+
+const batchSize = 256;
+/** How long a batch waits for more, when the last one was larger: those who were just answered come again. */
+const lingerMs = 2;
 const mostAttempts = 50;
 const verifyTimeoutMs = 1_000;
 const troubleMs = 10_000;
@@ -74,8 +81,11 @@ export class PoolWriter {
   async #run(): Promise<void> {
     // One turn: what arrived together is decided together.
     await new Promise(setImmediate);
+    let last = 0;
     while (this.#queue.length > 0) {
-      const batch = this.#queue.splice(0, this.#options.batchSize ?? shardCapacity);
+      if (this.#queue.length < last) await new Promise((resolve) => setTimeout(resolve, lingerMs));
+      const batch = this.#queue.splice(0, batchSize);
+      last = batch.length;
       try {
         await this.#commit(batch);
       } catch (error) {
@@ -151,7 +161,8 @@ export class PoolWriter {
     const change = changeOf(writes, writes.length >= shardCapacity);
     const made = await shards.create(pool, { index, change }, { signal });
     context.ledger.apply(made);
-    this.#finish(writes, { made, isNewShard: true });
+    const { name = "", resourceVersion = "0" } = made.metadata;
+    this.#finish(writes, { shard: name, version: BigInt(resourceVersion), isNewShard: true });
   }
 
   async #seal(
@@ -160,7 +171,8 @@ export class PoolWriter {
   ): Promise<void> {
     const { context, writes: shards, signal } = this.#options;
     const version = context.ledger.shard(name)?.version ?? 0n;
-    context.ledger.apply(await shards.patch(name, { version, change: { data: {}, seal: true } }, { signal }));
+    const sealed = await shards.patch(name, { version, change: { data: {}, seal: true } }, { signal });
+    context.ledger.applyOwn(name, { version: sealed, sealed: true, put: [], removed: [] });
     this.#again(writes);
   }
 
@@ -172,14 +184,14 @@ export class PoolWriter {
       const { version } = shard;
       const added = writes.filter(({ decision }) => !decision.held).length;
       const change = changeOf(writes, added > 0 && shard.held.size + added >= shardCapacity);
-      const made = await shards.patch(name, { version, change }, { signal });
+      const written = await shards.patch(name, { version, change }, { signal });
       context.ledger.applyOwn(name, {
-        version: BigInt(made.metadata.resourceVersion ?? "0"),
+        version: written,
         sealed: change.seal,
         put: putsOf(writes),
         removed: removalsOf(writes),
       });
-      this.#finish(writes, { made, isNewShard: false });
+      this.#finish(writes, { shard: name, version: written, isNewShard: false });
     });
   }
 
@@ -241,17 +253,12 @@ export class PoolWriter {
     this.#queue = [...left, ...this.#queue];
   }
 
-  #finish(
-    writes: readonly PlannedWrite[],
-    { made, isNewShard }: { made: ConfigMap; isNewShard: boolean },
-  ): void {
+  #finish(writes: readonly PlannedWrite[], { shard, version, isNewShard }: Written): void {
     const { ledger } = this.#options.context;
     for (const write of writes) {
       const { item, decision } = write;
       if (decision.entry) ledger.end(decision.entry, true);
-      const { name = "", resourceVersion = "0" } = made.metadata;
-      if (decision.verify || (isNewShard && decision.entry))
-        this.#verify(write, { shard: name, version: BigInt(resourceVersion) });
+      if (decision.verify || (isNewShard && decision.entry)) this.#verify(write, { shard, version });
       else item.resolve(decision.value);
     }
   }

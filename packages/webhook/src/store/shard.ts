@@ -16,7 +16,7 @@ export const shardSelector: string = `${managedBy.key}=${managedBy.value}`;
 const namePrefix = "cocoon-affinity-";
 
 /** Small ones are cheap to write: the server reads and writes the whole object each time. */
-export const shardCapacity = 256;
+export const shardCapacity = 128;
 
 export function shardName(pool: string, index: number): string {
   return index === 0 ? `${namePrefix}${pool}` : `${namePrefix}${pool}-${index}`;

@@ -4,7 +4,7 @@
  * tells all changes in that order.
  */
 import { Fault } from "@cocoon/core";
-import type { ConfigMap, KubeClient, ObjectKey, Patch } from "@cocoon/kube";
+import type { ConfigMap, KubeClient, ObjectKey, RawRequest } from "@cocoon/kube";
 
 type Listener = (event: { readonly kind: "applied" | "deleted"; readonly object: ConfigMap }) => void;
 
@@ -41,8 +41,8 @@ export class ConfigMapServer {
   client(): KubeClient {
     const calls = {
       create: (_type: unknown, object: ConfigMap) => this.#call(() => this.#create(object), true),
-      patch: (_type: unknown, { key, patch }: { key: ObjectKey; patch: Patch }) =>
-        this.#call(() => this.#patch(key.name, patch.body as ConfigMap), true),
+      raw: ({ path, body }: RawRequest) =>
+        this.#call(() => this.#patch(path.slice(path.lastIndexOf("/") + 1), body as ConfigMap), true),
       get: (_type: unknown, key: ObjectKey) => this.#call(() => this.#get(key.name), false),
       delete: (_type: unknown, key: ObjectKey) => this.#call(() => this.#delete(key.name), true),
       pages: (_type: unknown, { labelSelector = "" }: { labelSelector?: string }) =>
