@@ -76,6 +76,8 @@ function compareRecords(
   { path, operations }: Place,
 ): void {
   for (const key of Object.keys(before)) {
+    // Most of what a webhook is sent stays as it is: no path is spelled for that.
+    if (Object.is(before[key], after[key]) && isPresent(after, key)) continue;
     const at = `${path}/${escapeSegment(key)}`;
     if (!isPresent(after, key)) operations.push({ op: "remove", path: at });
     else compare(before[key], after[key], { path: at, operations });
