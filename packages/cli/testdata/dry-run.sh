@@ -125,7 +125,8 @@ node \
   --webhook-host=127.0.0.1 \
   --webhook-port=9443 \
   --metrics-addr=127.0.0.1:8082 \
-  --health-probe-addr=127.0.0.1:8000 &
+  --health-probe-addr=127.0.0.1:8000 \
+  --feature-gates=NodeMutatingWebhook=true,NodeValidatingWebhook=true,ConfigMapValidatingWebhook=true,ReservationMutatingWebhook=true,EnableQuotaAdmission=true &
 
 # vk-node-1: a node whose pods are machines
 PATH=/bin \

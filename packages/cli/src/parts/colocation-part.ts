@@ -1,4 +1,5 @@
 /** The colocation webhooks. They make and renew their certificate and register themselves; nothing asks for them to be used. */
+import { documentedGates } from "@cocoon/colocation";
 import type { Component } from "@cocoon/controlplane";
 import { applyManifests, readManifests } from "./apply.ts";
 import { account, partKubeconfig } from "./identity.ts";
@@ -19,6 +20,7 @@ export function colocationPart(context: PartContext): Component {
       `--webhook-port=${ports.colocation}`,
       `--metrics-addr=${loopback}:${ports.colocationMetrics}`,
       `--health-probe-addr=${loopback}:${ports.colocationHealth}`,
+      `--feature-gates=${documentedGates.map((gate) => `${gate}=true`).join(",")}`,
     ),
     env: {
       KUBECONFIG: partKubeconfig(context, account.colocation),
