@@ -1,6 +1,6 @@
 /** What the benchmark and its kubelet say to each other. */
 export type WorkerRequest =
-  | { readonly kind: "calls" | "usage" }
+  | { readonly kind: "calls" | "usage" | "ready" }
   | { readonly kind: "restart"; readonly vmName: string; readonly pod: string };
 
 export interface WorkerReply {
@@ -9,4 +9,6 @@ export interface WorkerReply {
   readonly rssBytes?: number;
   readonly cpuMicros?: number;
   readonly tookMs?: number;
+  /** Pods whose status the API server has as Ready. */
+  readonly readyPods?: number;
 }

@@ -21,6 +21,17 @@ const host = new FakeHost({ directory: join(directory, "snapshots"), images: ["d
 const calls = new Map<string, number>();
 /** When the API server had taken a pod's newest status. */
 const statusAt = new Map<string, number>();
+const readyPods = new Set<string>();
+
+interface PodStatus {
+  readonly conditions?: readonly { readonly type: string; readonly status: string }[];
+}
+
+function noteStatus(pod: string, status: PodStatus | undefined): void {
+  statusAt.set(pod, performance.now());
+  const ready = status?.conditions?.find((each) => each.type === "Ready")?.status;
+  if (ready === "True") readyPods.add(pod);
+}
 
 function counting<T extends KubeClient & KubeConnection>(client: T): T {
   return new Proxy(client, {
@@ -32,13 +43,13 @@ function counting<T extends KubeClient & KubeConnection>(client: T): T {
       return async (...args: unknown[]) => {
         const [type, request, options] = args as [
           { plural?: string },
-          { key?: { name?: string } },
+          { key?: { name?: string }; patch?: { body?: { status?: PodStatus } } },
           { subresource?: string }?,
         ];
         const what = `${name} ${type.plural ?? "?"}${options?.subresource ? `/${options.subresource}` : ""}`;
         calls.set(what, (calls.get(what) ?? 0) + 1);
         const result = await method(...args);
-        if (what === "patch pods/status") statusAt.set(request.key?.name ?? "", performance.now());
+        if (what === "patch pods/status") noteStatus(request.key?.name ?? "", request.patch?.body?.status);
         return result;
       };
     },
@@ -91,6 +102,7 @@ async function restart(vmName: string, pod: string): Promise<number> {
 
 async function answer(request: WorkerRequest): Promise<WorkerReply> {
   if (request.kind === "restart") return { tookMs: await restart(request.vmName, request.pod) };
+  if (request.kind === "ready") return { readyPods: readyPods.size };
   if (request.kind === "calls") return { calls: Object.fromEntries(calls) };
   const { user, system } = process.cpuUsage();
   return { rssBytes: process.memoryUsage().rss, cpuMicros: user + system };

@@ -94,8 +94,8 @@ const ruleOptions = {
     description: "rules that only warn, comma separated; * for all",
   },
   configNamespace: {
-    schema: optionType.text("koordinator-system"),
-    description: "namespace of the SLO configuration",
+    schema: optionType.optionalText(),
+    description: "namespace of the SLO configuration; default --pod-namespace",
   },
   sloConfigName: {
     schema: optionType.text("slo-controller-config"),
@@ -110,8 +110,8 @@ const ruleOptions = {
     description: "largest ratio that a node's annotation may ask for; default no limit",
   },
   podEnhancedValidatorConfigNamespace: {
-    schema: optionType.text("koordinator-system"),
-    description: "namespace of the rules for required labels",
+    schema: optionType.optionalText(),
+    description: "namespace of the rules for required labels; default --pod-namespace",
   },
   podEnhancedValidatorConfigName: {
     schema: optionType.text("pod-enhanced-validator-config"),

@@ -62,7 +62,7 @@ export function readGates(text: string): GateReading {
     const at = part.indexOf("=");
     const value = at < 0 ? undefined : tryParseBool(part.slice(at + 1).trim());
     if (value === undefined)
-      throw new Fault("invalid", `--feature-gates: "${part}" is not of the form Name=true or Name=false`);
+      throw new Fault("invalid", `"${part}" is not of the form Name=true or Name=false`);
     const name = part.slice(0, at).trim();
     if (Object.hasOwn(defaults, name)) gates[name] = value;
     else unused.push(name);

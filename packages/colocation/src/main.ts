@@ -98,12 +98,12 @@ function settingsOf(config: ColocationConfig, gates: ColocationSettings["gates"]
     auditLevel: config.auditLevel,
     gates,
     warnRules: config.warnRules,
-    configNamespace: config.configNamespace,
+    configNamespace: config.configNamespace ?? config.podNamespace,
     sloConfigName: config.sloConfigName,
     sloNamesNeeded: config.nodeStrategyNameNeedCheck,
     maxAmplificationRatio: config.maxAmplificationRatio,
     enhanced: {
-      namespace: config.podEnhancedValidatorConfigNamespace,
+      namespace: config.podEnhancedValidatorConfigNamespace ?? config.podNamespace,
       name: config.podEnhancedValidatorConfigName,
     },
     binding: {

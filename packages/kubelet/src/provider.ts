@@ -160,7 +160,10 @@ export interface PodProvider {
   updatePod(pod: Pod, options: ProviderOptions): Promise<void>;
   /** Resolves when everything of the pod is gone or safe. May be called again; unknown pods are fine. */
   deletePod(pod: Pod, options: ProviderOptions): Promise<void>;
-  /** What the provider knows; never asks the API server. */
+  /**
+   * What the provider knows; never asks the API server. A provider that writes to the pod itself gives the
+   * resourceVersion of its last write, so that it is not handed an older pod.
+   */
   getPod(key: ObjectKey): Promise<Pod | undefined>;
   getPods(): Promise<readonly Pod[]>;
   /** Called once, before any work: the provider reports each change of a pod's status through the callback. */

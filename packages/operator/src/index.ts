@@ -9,5 +9,6 @@
  * It never touches a machine: kubelets do, told by annotations of pods. It meets them, and everybody else, in the API
  * server and in the registry.
  */
+export { migrateLegacy, type MigrateOptions } from "./legacy/migrate.ts";
 export { SnapshotStore } from "./snapshot-store.ts";
 export { startOperator, type OperatorOptions, type RunningOperator } from "./start.ts";

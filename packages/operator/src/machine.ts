@@ -43,6 +43,8 @@ export interface Machine {
   /** The set's generation that the pod carries. */
   readonly stamp: number;
   readonly terminating: boolean;
+  /** Evicted, preempted, or its node is lost: nobody asked for the machine's end. */
+  readonly disrupted: boolean;
   readonly sleepKey: boolean;
   readonly sleepReason: SleepReason | "";
   readonly restoreMarked: boolean;
@@ -80,6 +82,7 @@ export function readMachine(pod: Pod): Machine {
     lifecycle,
     stamp,
     terminating: pod.metadata.deletionTimestamp !== undefined,
+    disrupted: isDisrupted(pod),
     sleepKey,
     sleepReason: readReason(readText(annotations, annotation.hibernateReason)),
     restoreMarked: readRestoreFromHibernate(annotations),
@@ -117,6 +120,12 @@ function readRole(labels: Pod["metadata"]["labels"]): Pick<Machine, "role" | "me
   return fits ? { role, member: number } : { role: undefined, member: slot };
 }
 
+function isDisrupted({ status }: Pod): boolean {
+  return (
+    status?.conditions?.some((each) => each.type === "DisruptionTarget" && each.status === "True") ?? false
+  );
+}
+
 function readReason(text: string): SleepReason | "" {
   return sleepReasons.find((reason) => reason === text) ?? "";
 }
@@ -145,4 +154,9 @@ const livingStates: ReadonlySet<string> = new Set(["ready", "hibernating", "hibe
 export function neverLived({ runtime, restoreMarked, recordedDigest, lifecycle, ready }: Machine): boolean {
   const traces = ready || runtime.vmId !== "" || restoreMarked || recordedDigest !== "";
   return !traces && !livingStates.has(lifecycle.state);
+}
+
+/** When its pod goes, a copy of it may be left: it is to sleep, nobody asked for its end, or it never was ready. */
+export function mayLeaveCopy({ sleepKey, disrupted, lifecycle }: Machine): boolean {
+  return sleepKey || disrupted || lifecycle.state !== "ready";
 }

@@ -80,13 +80,15 @@ export class PodWriter {
     if (!body) return;
     const { namespace, name = "", uid } = this.#pod.metadata;
     const guarded = { metadata: { ...body.metadata, uid } };
+    let version: string | undefined;
     for (let attempt = 1; ; attempt += 1) {
       try {
-        await this.#client.patch(
+        const answer = await this.#client.patch(
           pods,
           { key: { namespace, name }, patch: { type: "merge", body: guarded } },
           { signal, timeoutMs: patchTimeoutMs },
         );
+        version = answer.metadata.resourceVersion;
         break;
       } catch (error) {
         if (isFault(error, "notFound") || isFault(error, "conflict")) break;
@@ -94,13 +96,14 @@ export class PodWriter {
         await sleep(pauseMs, { signal });
       }
     }
-    this.took(body.metadata.annotations);
+    this.took(body.metadata.annotations, version);
   }
 
   /** Only what we wrote: what others changed meanwhile comes by the watch, and is then seen as a change. */
-  took(changes: Wanted): void {
+  took(changes: Wanted, resourceVersion = this.#pod.metadata.resourceVersion): void {
     const annotations = merged(this.#pod.metadata.annotations ?? {}, changes);
-    this.#pod = { ...this.#pod, metadata: { ...this.#pod.metadata, annotations } };
+    const version = resourceVersion === undefined ? {} : { resourceVersion };
+    this.#pod = { ...this.#pod, metadata: { ...this.#pod.metadata, annotations, ...version } };
   }
 }
 

@@ -15,6 +15,7 @@ import {
   type VmRuntime,
 } from "@cocoon/vm";
 import type { VkConfig } from "./config.ts";
+import { withLeases } from "./leases.ts";
 
 export interface RuntimeContext extends Abortable {
   readonly log: Logger;
@@ -69,8 +70,8 @@ function openCommand(config: VkConfig, { log, signal }: RuntimeContext): Promise
 }
 
 async function openQemu(config: VkConfig, { log, signal, images }: RuntimeContext): Promise<VmRuntime> {
-  const { rootDirectory } = config;
-  return openQemuRuntime({
+  const { rootDirectory, leasesPath } = config;
+  const runtime = await openQemuRuntime({
     rootDirectory,
     images: openImageLibrary({
       directory: config.imageDirectory ?? join(rootDirectory, "images"),
@@ -82,12 +83,14 @@ async function openQemu(config: VkConfig, { log, signal, images }: RuntimeContex
     log,
     signal,
   });
+  return withLeases(runtime, { named: leasesPath, usual: leasesPath ? [] : [dnsmasqLeases] });
 }
 
 /** The same places as the `cocoon` command uses, so that both see the same addresses. The first is the default. */
 async function openNetworks(config: VkConfig, options: Abortable): Promise<ReadonlyMap<string, VmNetwork>> {
   const directory = join(config.rootDirectory, "net");
-  const leasesPath = config.leasesPath ?? join(directory, "leases.json");
+  // Others may read it; what VK_LEASES_PATH names is somebody else's, and never written.
+  const leasesPath = join(directory, "leases.json");
   const networks = new Map<string, VmNetwork>();
   if (config.bridge) {
     const { bridge, bridgeSubnet, bridgeDns, bridgeDenied } = config;

@@ -56,9 +56,7 @@ async function startCluster(): Promise<ColocationCluster> {
   const stack = new AsyncDisposableStack();
   try {
     const cluster = stack.use(await ownControlPlane());
-    const client = stack.use(
-      await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal, timeoutMs: 30_000 }),
-    );
+    const client = stack.use(await openTestClient(cluster));
     for (const definition of colocationCustomResources())
       await client.create(customResourceDefinitions, definition as never, { signal });
     await eventually(
@@ -138,14 +136,24 @@ export function testSettings(
   };
 }
 
-/** Runs a replica, and waits until the API server would trust it. */
+/**
+ * Runs a replica, and waits until the API server would trust it. It has connections of its own, as a replica in a pod
+ * has: requests that wait for it must not take the connections that it needs to answer them.
+ */
 export async function startReplica(
-  client: KubeConnection,
+  { cluster }: ColocationCluster,
   settings: ColocationSettings,
 ): Promise<RunningColocation> {
-  const running = await startColocation({ client, settings, log: testLog, signal });
+  await using stack = new AsyncDisposableStack();
+  const client = stack.use(await openTestClient(cluster));
+  const running = stack.use(await startColocation({ client, settings, log: testLog, signal }));
   await eventually(async () => assert.equal(await running.readiness(), undefined), { timeoutMs: 60_000 });
-  return running;
+  const parts = stack.move();
+  return { ...running, [Symbol.asyncDispose]: () => parts.disposeAsync() };
+}
+
+function openTestClient(cluster: OwnControlPlane): Promise<KubeConnection> {
+  return openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal, timeoutMs: 30_000 });
 }
 
 export function assertDone(result: { readonly code: number | null; readonly stderr: string }): void {

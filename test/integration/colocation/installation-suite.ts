@@ -93,8 +93,6 @@ export function installation(): void {
         [
           join(root, "packages/colocation/src/main.ts"),
           `--feature-gates=${gates}`,
-          `--config-namespace=${namespace}`,
-          `--pod-enhanced-validator-config-namespace=${namespace}`,
           "--metrics-addr=127.0.0.1:0",
           "--health-probe-addr=127.0.0.1:0",
           "--audit-level=all",
@@ -231,7 +229,7 @@ export function installation(): void {
         validating: "koordinator-validating-webhook-configuration",
       };
       await assert.rejects(
-        startReplica(client, testSettings({ configurationNames: others })),
+        startReplica(world, testSettings({ configurationNames: others })),
         /belongs to somebody else/,
       );
       const name = "reservations.scheduling.koordinator.sh";

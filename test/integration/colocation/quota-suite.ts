@@ -32,7 +32,7 @@ export function quotaConcurrency(): void {
           configurationNames: names,
           url: { host: "127.0.0.1", port: proxy.port },
         });
-        const replica = await startReplica(world.client, settings);
+        const replica = await startReplica(world, settings);
         replicas.push(replica);
         proxy.addServer(replica.server.port);
       }

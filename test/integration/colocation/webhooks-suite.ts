@@ -34,10 +34,7 @@ export function webhooks(): void {
 
     before(async () => {
       world = await sharedCluster();
-      replica = await startReplica(
-        world.client,
-        testSettings({ featureGates: gates, configurationNames: names }),
-      );
+      replica = await startReplica(world, testSettings({ featureGates: gates, configurationNames: names }));
     });
 
     after(async () => {

@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { after, suite, test } from "node:test";
 import { annotation, hibernateTag } from "@cocoon/contract";
 import { configMaps, deployments, pods, resourceType, type KubeObject } from "@cocoon/kube";
+import { migrateLegacy } from "@cocoon/operator";
 import { eventually, ownControlPlane } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
 import { applyManifests, openAsOperator } from "./install-check.ts";
@@ -220,8 +221,9 @@ suite("installed", { concurrency: 4 }, () => {
     await nap("wake");
     await reaches(world, legacyHibernations, "nap", (status) => assert.equal(status.phase, "Active"));
     await connection.delete(legacyHibernations, { namespace, name: "nap" }, { signal });
-    await eventually(async () =>
-      assert.equal((await connection.list(hibernations, { namespace, signal })).items.length, 0),
+    await eventually(
+      async () => assert.equal((await connection.list(hibernations, { namespace, signal })).items.length, 0),
+      { timeoutMs: 60_000 },
     );
     await world.apply(pod, { podRef: { name: pod }, desire: "Hibernate" }, hibernations);
     await world.hibernationReaches(pod, "Hibernated");
@@ -250,6 +252,23 @@ suite("installed", { concurrency: 4 }, () => {
       return events;
     });
     assert.ok(told.length > 0);
+  });
+
+  test("older objects are taken over for good, and their machines go on", async () => {
+    await using world = await open();
+    const { namespace, signal, connection } = world;
+    await applied(world, { ...sample(world), spec: { agent: { image: "team/base" } } });
+    await intoPool(world);
+    await reaches(world, legacySets, "demo", (status) => assert.equal(status.phase, "Running"));
+    const uid = (await world.pod("demo-0"))?.metadata.uid;
+    const options = { client: connection, namespace, signal };
+    const [planned] = await migrateLegacy({ ...options, dryRun: true });
+    assert.match(planned ?? "", /demo: would be taken over/);
+    assert.match((await migrateLegacy(options))[0] ?? "", /stands on its own/);
+    assert.deepEqual(await migrateLegacy(options), []);
+    await world.patch("demo", { spec: { agent: { replicas: 1 } } });
+    await world.reaches("demo", (status) => assert.equal(status.readyAgents, 2));
+    assert.equal((await world.pod("demo-0"))?.metadata.uid, uid, "the very same machine");
   });
 
   test("a sleep that only the older record proves is taken over", async () => {

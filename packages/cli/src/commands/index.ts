@@ -84,6 +84,16 @@ function addLookCommands(program: Command): void {
       await (await import("./kubectl.ts")).kubectl(args, command.optsWithGlobals());
     });
   program
+    .command("migrate-legacy")
+    .description("turn objects of cocoon.cis/v1alpha1 into current ones; their machines go on")
+    .option("-n, --namespace <name>", "only this namespace")
+    .option("--kubeconfig <path>", "the cluster to work on (default: this machine's, else KUBECONFIG)")
+    .option("--context <name>", "context of the kubeconfig")
+    .option("--dry-run", "say what would be done, do nothing")
+    .action(async (_options, command: Command) =>
+      (await import("./migrate-legacy.ts")).migrateLegacy(command.optsWithGlobals()),
+    );
+  program
     .command("version")
     .description("version, revision and build time")
     .action(async () => (await import("./version.ts")).version());

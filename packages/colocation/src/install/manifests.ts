@@ -90,7 +90,7 @@ function serviceManifest(namespace: string): Manifest {
   return manifest(["v1", "Service"], { name, namespace, labels }, { spec: { selector, ports } });
 }
 
-function container(namespace: string): object {
+function container(): object {
   const gates = documentedGates.map((gate) => `${gate}=true`).join(",");
   const fieldEnv = (variable: string, fieldPath: string) => ({
     name: variable,
@@ -99,11 +99,7 @@ function container(namespace: string): object {
   return {
     name: "webhook",
     image: "cocoon-colocation:0.1.0",
-    args: [
-      `--feature-gates=${gates}`,
-      `--config-namespace=${namespace}`,
-      `--pod-enhanced-validator-config-namespace=${namespace}`,
-    ],
+    args: [`--feature-gates=${gates}`],
     env: [fieldEnv("POD_NAMESPACE", "metadata.namespace"), fieldEnv("POD_NAME", "metadata.name")],
     ports: [
       { name: "webhook", containerPort: 9443 },
@@ -121,7 +117,7 @@ function container(namespace: string): object {
   };
 }
 
-function podSpec(namespace: string): object {
+function podSpec(): object {
   const term = { topologyKey: "kubernetes.io/hostname", labelSelector: { matchLabels: selector } };
   const preferred = [{ weight: 100, podAffinityTerm: term }];
   return {
@@ -129,7 +125,7 @@ function podSpec(namespace: string): object {
     priorityClassName: "system-cluster-critical",
     affinity: { podAntiAffinity: { preferredDuringSchedulingIgnoredDuringExecution: preferred } },
     securityContext: { runAsNonRoot: true, runAsUser: 65_532, seccompProfile: { type: "RuntimeDefault" } },
-    containers: [container(namespace)],
+    containers: [container()],
     terminationGracePeriodSeconds: 30,
   };
 }
@@ -137,7 +133,7 @@ function podSpec(namespace: string): object {
 function deploymentManifests(namespace: string): Manifest[] {
   const metadata = { name, namespace, labels };
   const matching = { selector: { matchLabels: selector } };
-  const template = { metadata: { labels }, spec: podSpec(namespace) };
+  const template = { metadata: { labels }, spec: podSpec() };
   return [
     manifest(["apps/v1", "Deployment"], metadata, { spec: { replicas: 2, ...matching, template } }),
     manifest(["policy/v1", "PodDisruptionBudget"], metadata, { spec: { minAvailable: 1, ...matching } }),

@@ -218,6 +218,26 @@ test("quota admission: what is used and asked for must stay within the limit", a
   assert.equal((await validate(world, done)).allowed, true, "a terminal pod costs nothing");
 });
 
+test("quota admission counts stored pods where nobody did, also under prefixed names", async () => {
+  const stored = {
+    metadata: { ...wanting("x").metadata, uid: "u", labels: { [label("name")]: "new" } },
+    spec: wanting("x").spec,
+  };
+  const world = {
+    featureGates: admitting,
+    quotas: [quota("new", { max: { "requests.cpu": "3" } })],
+    pods: [stored],
+  };
+  await assertMessage(
+    world,
+    wanting("new"),
+    "exceeded quota: q/new, requested: requests.cpu=2, used: requests.cpu=2, limited: requests.cpu=3",
+  );
+  assert.equal((await validate(world, wanting("new", "1"))).allowed, true);
+  const done = { ...stored, status: { phase: "Failed" } };
+  assert.equal((await validate({ ...world, pods: [done] }, wanting("new"))).allowed, true);
+});
+
 test("quota admission writes what it took, and nothing on a dry run", async () => {
   await using border = await startBorder({
     featureGates: admitting,

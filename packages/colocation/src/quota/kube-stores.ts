@@ -32,11 +32,13 @@ export interface TreeStoreOptions {
   readonly namespace: string;
   /** Name of the ConfigMap that the replicas share. */
   readonly name: string;
+  readonly wasStored: (uid: string) => boolean;
 }
 
-export function kubeTreeStore({ client, namespace, name }: TreeStoreOptions): TreeStore {
+export function kubeTreeStore({ client, namespace, name, wasStored }: TreeStoreOptions): TreeStore {
   const key = { namespace, name };
   return {
+    wasStored,
     async readLedger({ signal }) {
       const map = await tryGet(client, key, signal);
       return { version: map?.metadata.resourceVersion, entries: readEntries(map?.data?.[dataKey]) };
@@ -82,11 +84,14 @@ function readEntries(text: string | undefined): readonly LedgerEntry[] {
 export function kubePodLedgerStore({
   client,
   gates,
+  wasStored,
 }: {
   readonly client: KubeClient;
   readonly gates: Gates;
+  readonly wasStored: (uid: string) => boolean;
 }): PodAdmissionOptions["store"] {
   return {
+    wasStored,
     read: (key, { signal }) => client.get(elasticQuotas, key, { signal }),
     write: ({ metadata }, annotations, { signal }) => {
       const { namespace = "", name = "", resourceVersion } = metadata;

@@ -22,6 +22,7 @@ const conflict = () => new Fault("conflict", "somebody else wrote");
 /** Keeps quotas and the ledger as an API server does; every call takes a moment. */
 class SlowApi {
   readonly quotas = new Map<string, ElasticQuota>();
+  readonly seen = new Set<string>();
   readonly #random: () => number;
   #version = 1;
   #ledger: { version: string | undefined; entries: readonly LedgerEntry[] } = {
@@ -39,7 +40,8 @@ class SlowApi {
 
   store(quota: ElasticQuota): void {
     this.#version += 1;
-    const { name = "" } = quota.metadata;
+    const { name = "", uid = "" } = quota.metadata;
+    this.seen.add(uid);
     this.quotas.set(name, {
       ...quota,
       metadata: { ...quota.metadata, resourceVersion: String(this.#version) },
@@ -62,7 +64,25 @@ class SlowApi {
         await this.pause();
         return [...this.quotas.values()];
       },
+      wasStored: (uid) => this.seen.has(uid),
     };
+  }
+}
+
+/**
+ * Time that only passes while nothing is on its way to the store: what is held is either stored or lost by then, however
+ * slow the machine is.
+ */
+class QuietTime implements Disposable {
+  underWay = 0;
+  #nowMs = 0;
+  readonly #timer = setInterval(() => {
+    if (this.underWay === 0) this.#nowMs += 1_000;
+  }, 5);
+  readonly now = (): number => this.#nowMs;
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
   }
 }
 
@@ -79,12 +99,12 @@ const ask = () => ({ id: `r-${(uids += 1)}`, dryRun: false, signal: AbortSignal.
 
 test("quotas of two replicas: children never exceed their parent, and all that fits gets in", async () => {
   const random = seededRandom(testSeed());
-  for (let round = 0; round < count({ small: 5, full: 100 }); round += 1) {
+  for (let round = 0; round < count({ small: 2, full: 100 }); round += 1) {
     const api = new SlowApi(random);
+    using time = new QuietTime();
+    const common = { store: api.tree, book: quiet, gates: defaultGates, view: noPods };
     api.store(quota("team", 40, { [quotaKey.isParent]: "true" }));
-    const ledgers = [1, 2].map(
-      () => new TreeLedger({ store: api.tree, book: quiet, gates: defaultGates, view: noPods, holdMs: 200 }),
-    );
+    const ledgers = [1, 2].map(() => new TreeLedger({ ...common, holdMs: 10_000, nowMs: time.now }));
     const sum = () =>
       [...api.quotas.values()]
         .filter(({ metadata }) => metadata.name !== "team")
@@ -98,9 +118,11 @@ test("quotas of two replicas: children never exceed their parent, and all that f
         ...ask(),
       });
       if (verdict?.kind !== "allow") return "refused";
-      await delay(random() * 30);
       if (random() < 0.1) return "lost"; // another webhook said no
+      time.underWay += 1;
+      await delay(random() * 30);
       api.store(object);
+      time.underWay -= 1;
       assert.ok(sum() <= 40);
       return "stored";
     };
@@ -113,12 +135,13 @@ test("quotas of two replicas: children never exceed their parent, and all that f
 });
 
 test("a parent that shrinks and a child that grows cannot both win", async () => {
-  for (let round = 0; round < count({ small: 10, full: 200 }); round += 1) {
+  for (let round = 0; round < count({ small: 5, full: 200 }); round += 1) {
     const api = new SlowApi(seededRandom(testSeed() + round));
     api.store(quota("team", 10, { [quotaKey.isParent]: "true" }));
     api.store(quota("leaf", 5, below("team")));
     const ledgers = [1, 2].map(
-      () => new TreeLedger({ store: api.tree, book: quiet, gates: defaultGates, view: noPods, holdMs: 150 }),
+      () =>
+        new TreeLedger({ store: api.tree, book: quiet, gates: defaultGates, view: noPods, nowMs: () => 0 }),
     );
     const update = async (name: string, min: number, ledger: TreeLedger | undefined) => {
       const oldObject = api.quotas.get(name);
@@ -156,6 +179,18 @@ test("what was admitted too late is given back at once", async () => {
   assert.equal((await decide("next", AbortSignal.timeout(10_000))).kind, "allow");
 });
 
+test("a quota that was made and deleted at once can be made again", async () => {
+  const api = new SlowApi(() => 0);
+  const ledger = new TreeLedger({ store: api.tree, book: quiet, gates: defaultGates, view: noPods });
+  const create = (object: ElasticQuota) =>
+    ledger.decide({ request: { operation: "CREATE", quota: readQuota(object) }, object, ...ask() });
+  const first = quota("again", 1);
+  assert.equal((await create(first)).kind, "allow");
+  api.store(first);
+  api.quotas.delete("again");
+  assert.equal((await create(quota("again", 1))).kind, "allow");
+});
+
 function resources(cpu: number): Resources {
   return parseResources({ cpu: String(cpu) }, "it");
 }
@@ -163,6 +198,7 @@ function resources(cpu: number): Resources {
 /** One quota and its pods; what is listed is what was stored before the list began. */
 class SlowPods implements PodLedgerStore {
   readonly pods = new Map<string, StoredPod>();
+  readonly seen = new Set<string>();
   quota: ElasticQuota;
   readonly #api: SlowApi;
   #version = 1;
@@ -196,6 +232,10 @@ class SlowPods implements PodLedgerStore {
     return this.quota;
   }
 
+  wasStored(uid: string): boolean {
+    return this.seen.has(uid);
+  }
+
   async listPods(): Promise<readonly StoredPod[]> {
     const listed = [...this.pods.values()];
     await this.#api.pause();
@@ -205,10 +245,11 @@ class SlowPods implements PodLedgerStore {
 
 test("pods of two replicas: never more than the quota, room comes back, somebody else's number is heeded", async () => {
   const random = seededRandom(testSeed());
-  for (let round = 0; round < count({ small: 5, full: 100 }); round += 1) {
+  for (let round = 0; round < count({ small: 2, full: 100 }); round += 1) {
     const store = new SlowPods(new SlowApi(random), 20);
+    using time = new QuietTime();
     const key = { namespace: "q", name: "leaf" };
-    const ledgers = [1, 2].map(() => new PodLedger({ store, key, holdMs: 150 }));
+    const ledgers = [1, 2].map(() => new PodLedger({ store, key, holdMs: 10_000, nowMs: time.now }));
     const create = async (index: number) => {
       uids += 1;
       const uid = `pod-${uids}`;
@@ -217,12 +258,15 @@ test("pods of two replicas: never more than the quota, room comes back, somebody
         request: resources(1),
         dryRun: false,
         signal: AbortSignal.timeout(30_000),
-        patienceEndsMs: Date.now() + 2_000,
+        patienceEndsMs: Number.POSITIVE_INFINITY,
       });
       if (refusal !== undefined) return refusal;
-      await delay(random() * 20);
       if (random() < 0.1) return "lost";
+      time.underWay += 1;
+      await delay(random() * 20);
+      time.underWay -= 1;
       store.pods.set(uid, { uid, request: resources(1) });
+      store.seen.add(uid);
       assert.ok(store.pods.size <= 20);
       return "stored";
     };
@@ -232,7 +276,8 @@ test("pods of two replicas: never more than the quota, room comes back, somebody
     assert.equal(refused[0], "exceeded quota: q/leaf, requested: cpu=1, used: cpu=20, limited: cpu=20");
     for (const uid of [...store.pods.keys()].slice(0, 5)) store.pods.delete(uid);
     const again = await Promise.all(Array.from({ length: 10 }, (_, index) => create(index)));
-    assert.ok(again.includes("stored"));
+    const back = again.filter((each) => each === "stored" || each === "lost").length;
+    assert.ok(back >= 5, "the room of pods that went came back");
     assert.ok(store.pods.size <= 20);
     const annotations = { ...store.quota.metadata.annotations, [quotaKey.childRequest]: '{"cpu":"20"}' };
     store.quota = {

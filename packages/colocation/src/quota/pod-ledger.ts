@@ -41,6 +41,8 @@ export interface PodLedgerStore {
   ): Promise<ElasticQuota>;
   /** The pods of the quota that run or will run, as they are stored now. */
   listPods(quota: ElasticQuota, options: Abortable): Promise<readonly StoredPod[]>;
+  /** Whether a pod with that uid was stored lately, even if it is gone by now. */
+  wasStored(uid: string): boolean;
 }
 
 export interface QuotaKey {
@@ -81,6 +83,8 @@ interface Answer {
 }
 
 const callMs = 8_000;
+/** An annotation has its limits; who comes when so many are under way waits a moment. */
+const maxHolds = 1_000;
 
 export class PodLedger {
   readonly #options: Required<PodLedgerOptions>;
@@ -141,6 +145,7 @@ export class PodLedger {
     }: { readonly tally: Tally; readonly balance: Account; readonly quota: ElasticQuota },
   ): Answer | undefined {
     if (tally.admitted.has(asking)) return { refusal: undefined };
+    if (!tally.refused.includes(asking)) return undefined;
     // Room that is only held may come back: wait for it as long as there is time.
     const freed = fits(quota, withoutHolds(balance), asking.request);
     if (freed && this.#options.nowMs() < asking.patienceEndsMs) return undefined;
@@ -157,26 +162,24 @@ export class PodLedger {
     const holds = new Map(Object.entries(held).filter(isAlive));
     const isOurs = text === undefined || wrote === text;
     const given = readResourcesText(text)?.value ?? new Map<string, Quantity>();
-    const isFull = holds.size === Object.keys(held).length;
-    const isOld = text === undefined || nowMs() - countedMs > recountMs || !isFull;
+    const isWhole = holds.size === Object.keys(held).length && holds.size < maxHolds / 2;
+    const isOld = text === undefined || nowMs() - countedMs > recountMs || !isWhole;
     // Ours includes what is held; somebody else's may not.
     const used = isOurs ? given : sum([given, ...[...holds.values()].map(requestOf)]);
     return { isOurs, isOld, given, used, holds, countedMs };
   }
 
   async #recount(quota: ElasticQuota, account: Account, options: Abortable): Promise<Account> {
-    const pods = await this.#options.store.listPods(quota, options);
-    const stored = new Set(pods.map(({ uid }) => uid));
+    const { store } = this.#options;
+    // Asked before the list: what was stored then and is not in the list is gone again.
+    const done = [...account.holds.keys()].filter((uid) => store.wasStored(uid));
+    const pods = await store.listPods(quota, options);
+    const stored = new Set([...done, ...pods.map(({ uid }) => uid)]);
     const holds = new Map([...account.holds].filter(([uid]) => !stored.has(uid)));
-    const settled = account.isOurs ? pods.map(({ request }) => request) : [account.given];
+    const counted = pods.map(({ request }) => considered(quota, request));
+    const settled = account.isOurs ? counted : [account.given];
     const used = sum([...settled, ...[...holds.values()].map(requestOf)]);
-    return {
-      ...account,
-      used: considered(quota, used),
-      holds,
-      countedMs: this.#options.nowMs(),
-      isOld: false,
-    };
+    return { ...account, used, holds, countedMs: this.#options.nowMs(), isOld: false };
   }
 
   async #write(
@@ -228,6 +231,7 @@ function takeTurns(quota: ElasticQuota, account: Account, questions: readonly Po
   let { used } = account;
   for (const asking of questions) {
     if (account.holds.has(asking.uid)) admitted.add(asking);
+    else if (account.holds.size + admitted.size >= maxHolds) break;
     else if (fits(quota, used, asking.request)) {
       admitted.add(asking);
       if (!asking.dryRun) used = sum([used, considered(quota, asking.request)]);

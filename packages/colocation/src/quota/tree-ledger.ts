@@ -43,6 +43,8 @@ export interface TreeStore {
     options: Abortable,
   ): Promise<void>;
   listQuotas(options: Abortable): Promise<readonly ElasticQuota[]>;
+  /** Whether an object with that uid was stored lately, even if it is gone by now. */
+  wasStored(uid: string): boolean;
 }
 
 export interface Asked {
@@ -101,9 +103,13 @@ export class TreeLedger {
   ): Promise<(Verdict | undefined)[] | undefined> {
     const { store, holdMs = defaultHoldMs, nowMs = Date.now } = this.#options;
     const ledger = await store.readLedger(options);
+    // Asked before the list: what was stored then and is not in the list is gone again.
+    const done = new Set(ledger.entries.map(({ uid }) => uid).filter((uid) => store.wasStored(uid)));
     const stored = new QuotaTree((await store.listQuotas(options)).flatMap(tryRead));
+    const isOpen = (entry: LedgerEntry) =>
+      !(entry.operation === "CREATE" && done.has(entry.uid)) && !isStored(entry, stored);
     const entries = ledger.entries.filter(
-      (entry) => entry.untilMs > nowMs() && !isStored(entry, stored) && !this.#tooLate.has(entry.id),
+      (entry) => entry.untilMs > nowMs() && isOpen(entry) && !this.#tooLate.has(entry.id),
     );
     const before = entries.length;
     const answers = questions.map((asked) => {

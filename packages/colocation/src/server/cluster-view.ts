@@ -32,9 +32,13 @@ import {
 import { compileProfile, type CompiledProfile } from "../profile-engine.ts";
 import { QuotaTree, readQuota } from "../quota/quota-tree.ts";
 import type { ClusterView, PodSummary } from "../view.ts";
+import { keepLooking, OptionalCache } from "./optional-cache.ts";
+import { SeenUids } from "./seen-uids.ts";
 
 export interface ClusterCaches extends AsyncDisposable {
   readonly view: ClusterView;
+  /** Whether a pod or quota with that uid was stored lately, even if it is gone by now. */
+  readonly wasStored: (uid: string) => boolean;
   /** Which kinds have not been listed yet; those that the cluster does not serve are never waited for. */
   pending(): readonly string[];
   synced(options: Abortable): Promise<void>;
@@ -49,62 +53,60 @@ export interface ViewOptions {
 }
 
 interface Opened {
-  readonly profiles: ObjectCache<ClusterColocationProfile> | undefined;
+  readonly profiles: OptionalCache<ClusterColocationProfile>;
+  readonly quotas: OptionalCache<ElasticQuota>;
+  readonly quotaProfiles: OptionalCache<ElasticQuotaProfile>;
+  readonly reservations: OptionalCache<Reservation>;
   readonly classes: ObjectCache<PriorityClass>;
   readonly namespaces: ObjectCache<Namespace>;
-  readonly quotas: ObjectCache<ElasticQuota> | undefined;
-  readonly quotaProfiles: ObjectCache<ElasticQuotaProfile> | undefined;
-  readonly reservations: ObjectCache<Reservation> | undefined;
   readonly pods: ObjectCache<Pod>;
   readonly nodes: ObjectCache<Node>;
   readonly configMaps: readonly ObjectCache<ConfigMap>[];
 }
 
-export async function openClusterView({
-  client,
-  log,
-  configNamespaces,
-  signal,
-}: ViewOptions): Promise<ClusterCaches> {
+export async function openClusterView(options: ViewOptions): Promise<ClusterCaches> {
+  const { client, log, signal } = options;
   const caches = openCaches({ client, log });
-  const optional = async <T extends KubeObject>(type: ResourceType<T>) =>
-    (await isServed(client, type, signal)) ? caches.open(type) : undefined;
-  const opened: Opened = {
-    profiles: await optional(profiles),
-    quotas: await optional(elasticQuotas),
-    quotaProfiles: await optional(elasticQuotaProfiles),
-    reservations: await optional(reservations),
+  const opened = openAll(caches, options.configNamespaces);
+  const optional = [opened.profiles, opened.quotas, opened.quotaProfiles, opened.reservations];
+  for (const each of optional) await each.look(client, signal);
+  const stopping = new AbortController();
+  const looking = keepLooking(optional, { client, log, signal: AbortSignal.any([signal, stopping.signal]) });
+  const seen = new SeenUids();
+  for (const cache of [opened.pods, opened.quotas]) seen.follow(cache);
+  const all = (): readonly (readonly [string, Pick<ObjectCache<KubeObject>, "isSynced" | "synced">])[] => [
+    ["priorityclasses", opened.classes],
+    ["namespaces", opened.namespaces],
+    ["pods", opened.pods],
+    ["nodes", opened.nodes],
+    ...opened.configMaps.map((cache) => ["configmaps", cache] as const),
+    ...optional.flatMap(({ type, current }) => (current ? [[type.plural, current] as const] : [])),
+  ];
+  return {
+    view: viewOf(opened, client, signal),
+    wasStored: (uid) => seen.has(uid),
+    pending: () => all().flatMap(([name, cache]) => (cache.isSynced ? [] : [name])),
+    synced: async (call) => void (await Promise.all(all().map(([, cache]) => cache.synced(call)))),
+    [Symbol.asyncDispose]: async () => {
+      stopping.abort();
+      await looking;
+      await caches[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function openAll(caches: Caches, configNamespaces: readonly string[]): Opened {
+  return {
+    profiles: new OptionalCache(profiles, caches),
+    quotas: new OptionalCache(elasticQuotas, caches),
+    quotaProfiles: new OptionalCache(elasticQuotaProfiles, caches),
+    reservations: new OptionalCache(reservations, caches),
     classes: caches.open(priorityClasses),
     namespaces: caches.open(namespaces),
     pods: caches.open(pods, { transform: slim }),
     nodes: caches.open(nodes, { transform: slimNode }),
     configMaps: [...new Set(configNamespaces)].map((namespace) => caches.open(configMaps, { namespace })),
   };
-  const all = Object.entries(opened).flatMap(([name, value]: [string, unknown]) =>
-    (Array.isArray(value) ? value : [value])
-      .filter((each): each is ObjectCache<KubeObject> => each !== undefined)
-      .map((cache) => ({ name, cache })),
-  );
-  return {
-    view: viewOf(opened, client, signal),
-    pending: () => all.filter(({ cache }) => !cache.isSynced).map(({ name }) => name),
-    synced: async (options) => void (await Promise.all(all.map(({ cache }) => cache.synced(options)))),
-    [Symbol.asyncDispose]: () => (caches satisfies Caches)[Symbol.asyncDispose](),
-  };
-}
-
-async function isServed(
-  client: KubeConnection,
-  { group, version, plural }: ResourceType<KubeObject>,
-  signal: AbortSignal,
-): Promise<boolean> {
-  try {
-    await client.raw({ method: "GET", path: `/apis/${group}/${version}/${plural}?limit=1`, signal });
-    return true;
-  } catch (error) {
-    if (isFault(error, "notFound")) return false;
-    throw error;
-  }
 }
 
 /** Labels, annotations and names are all that is read of stored pods. */
@@ -153,11 +155,11 @@ function viewOf(opened: Opened, client: KubeConnection, signal: AbortSignal): Cl
     quotas: () => tree() ?? noQuotas,
     quota: async (name) => {
       const known = tree()?.get(name);
-      if (known || !opened.quotas) return known;
+      if (known || !opened.quotas.current) return known;
       const found = await client.list(elasticQuotas, { fieldSelector: `metadata.name=${name}`, signal });
       return found.items.flatMap(tryReadQuota)[0];
     },
-    quotaProfiles: () => opened.quotaProfiles?.list() ?? [],
+    quotaProfiles: () => opened.quotaProfiles.current?.list() ?? [],
     configMap: (namespace, name) =>
       opened.configMaps.map((cache) => cache.get({ namespace, name })).find((found) => found !== undefined),
     pod: (namespace, name) => {
@@ -168,7 +170,7 @@ function viewOf(opened: Opened, client: KubeConnection, signal: AbortSignal): Cl
     podsWithQuotaLabel: (quota) => byQuota.get(quota).map(summary),
     podsInNamespace: (namespace) => byNamespace.get(namespace).map(summary),
     nodes: () => opened.nodes.list(),
-    reservation: (name) => opened.reservations?.get({ name }) ?? ask(reservations, { name }),
+    reservation: (name) => opened.reservations.current?.get({ name }) ?? ask(reservations, { name }),
   };
 }
 
@@ -176,12 +178,12 @@ const noQuotas = new QuotaTree([]);
 
 /** Worked out again only when the cache has changed since. */
 function derived<T extends KubeObject, V>(
-  cache: ObjectCache<T> | undefined,
+  cache: OptionalCache<T>,
   make: (all: Iterable<T>) => V,
 ): () => V | undefined {
-  let current: V | undefined;
-  cache?.subscribe(() => (current = undefined));
-  return () => (cache ? (current ??= make(cache.list())) : undefined);
+  let made: V | undefined;
+  cache.subscribe(() => (made = undefined));
+  return () => (cache.current ? (made ??= make(cache.current.list())) : undefined);
 }
 
 /** A quota that cannot be read is not in the tree; the API server's schema keeps such from being stored. */

@@ -1,5 +1,5 @@
 /** Keeps our webhook configurations as the gates want them, and never touches somebody else's. */
-import { Fault, isFault, type Abortable, type Logger } from "@cocoon/core";
+import { Fault, isFault, messageOf, sleep, type Abortable, type Logger } from "@cocoon/core";
 import {
   mutatingWebhookConfigurations,
   validatingWebhookConfigurations,
@@ -55,33 +55,70 @@ export async function claimConfigurations(
   }
 }
 
+export interface WriteOptions extends ConfigurationOptions {
+  /** PEM; for webhooks that have no bundle yet. */
+  readonly caBundle: string;
+}
+
 /** Brings the lists of webhooks up to date. Their bundles are kept, and given to new ones. */
-export async function writeConfigurations(
-  options: ConfigurationOptions & { readonly caBundle: string },
+export async function writeConfigurations(options: WriteOptions, { signal }: Abortable): Promise<void> {
+  for (const kind of kinds) {
+    let tries = 1;
+    while (!(await tryWrite(kind, options, signal)) && tries < maxTries) tries += 1;
+  }
+}
+
+const maxTries = 10;
+
+/** False when another replica, or the injection of a bundle, was faster. */
+async function tryWrite(
+  kind: WebhookDefinition["type"],
+  options: WriteOptions,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    await writeOne(kind, options, signal);
+    return true;
+  } catch (error) {
+    if (isFault(error, "conflict")) return false;
+    throw error;
+  }
+}
+
+async function writeOne(
+  kind: WebhookDefinition["type"],
+  { client, names, gates, clientConfig, caBundle, log }: WriteOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const bundle = Buffer.from(caBundle).toString("base64");
+  const wanted = activeDefinitions(gates)
+    .filter(({ type }) => type === kind)
+    .map((definition) => webhookEntry(definition, clientConfig));
+  const found = await client.get(types[kind], { name: names[kind] }, { signal });
+  if (holdsAll(found.webhooks ?? [], wanted)) return;
+  const bundles = new Map((found.webhooks ?? []).map((each) => [each.name, each.clientConfig.caBundle]));
+  const webhooks = wanted.map((each) => ({
+    ...each,
+    clientConfig: { ...(each["clientConfig"] as object), caBundle: bundles.get(each.name) ?? bundle },
+  }));
+  await client.update(types[kind], { ...found, webhooks }, { signal });
+  log.info({ configuration: names[kind], webhooks: wanted.map(({ name }) => name) }, "webhooks registered");
+}
+
+const lookMs = 60_000;
+
+/** Puts back what somebody took away or changed, until the signal aborts. Never rejects. */
+export async function keepConfigurations(
+  options: ConfigurationOptions & { readonly caBundle: () => string },
   { signal }: Abortable,
 ): Promise<void> {
-  const { client, names, gates, clientConfig, log } = options;
-  const bundle = Buffer.from(options.caBundle).toString("base64");
-  for (const kind of kinds) {
-    const wanted = activeDefinitions(gates)
-      .filter(({ type }) => type === kind)
-      .map((definition) => webhookEntry(definition, clientConfig));
-    const found = await client.get(types[kind], { name: names[kind] }, { signal });
-    if (holdsAll(found.webhooks ?? [], wanted)) continue;
-    const bundles = new Map((found.webhooks ?? []).map((each) => [each.name, each.clientConfig.caBundle]));
-    const webhooks = wanted.map((each) => ({
-      ...each,
-      clientConfig: { ...(each["clientConfig"] as object), caBundle: bundles.get(each.name) ?? bundle },
-    }));
+  while (await sleep(lookMs * (0.9 + 0.2 * Math.random()), { signal })) {
     try {
-      await client.update(types[kind], { ...found, webhooks }, { signal });
-      log.info(
-        { configuration: names[kind], webhooks: wanted.map(({ name }) => name) },
-        "webhooks registered",
-      );
+      await claimConfigurations(options, { signal });
+      await writeConfigurations({ ...options, caBundle: options.caBundle() }, { signal });
     } catch (error) {
-      // Another replica wrote the same just now.
-      if (!isFault(error, "conflict")) throw error;
+      if (!signal.aborted)
+        options.log.warn({ error: messageOf(error) }, "webhook configurations not confirmed");
     }
   }
 }

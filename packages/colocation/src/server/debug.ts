@@ -101,7 +101,7 @@ function bearer(request: IncomingMessage): string | undefined {
 const tokenReview = z.object({
   status: z.object({
     authenticated: z.boolean().default(false),
-    user: z.object({ username: z.string(), groups: z.array(z.string()).default([]) }).optional(),
+    user: z.object({ username: z.string().default(""), groups: z.array(z.string()).default([]) }).optional(),
   }),
 });
 const accessReview = z.object({ status: z.object({ allowed: z.boolean() }) });
@@ -124,7 +124,7 @@ async function refusalOf(
     }),
   );
   const { authenticated, user } = reviewed.status;
-  if (!authenticated || !user) return { status: 401, text: "the token is not valid" };
+  if (!authenticated || !user?.username) return { status: 401, text: "the token is not valid" };
   const access = accessReview.parse(
     await client.raw({
       method: "POST",

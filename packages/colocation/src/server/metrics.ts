@@ -1,6 +1,6 @@
 /** What is counted: Koordinator's series under its names, and ours. */
 import { Counter, Gauge, Histogram, type Registry } from "@cocoon/core";
-import type { AdmissionHandler, Decision, ReviewObserver } from "@cocoon/kube/admission";
+import type { AdmissionHandler, Decision, Middleware, ReviewObserver } from "@cocoon/kube/admission";
 import type { RuleBook } from "../handlers.ts";
 import type { RuleName } from "../rules.ts";
 
@@ -13,6 +13,8 @@ export interface ColocationMetrics {
   /** An endpoint that is one step. */
   timedHandler(step: HandlerStep, handler: AdmissionHandler): AdmissionHandler;
   readonly observe: ReviewObserver;
+  /** Counts what is being answered. */
+  readonly inFlight: Middleware;
   readonly decided: (decision: string) => void;
   readonly weighed: (quota: string, resource: string, value: number) => void;
   readonly broken: RuleBook["broken"];
@@ -71,6 +73,7 @@ export function createColocationMetrics(registry: Registry): ColocationMetrics {
       ),
     timedHandler: (step, handler) => timeHandler(duration, step, handler),
     observe: controllerRuntimeSeries(registry),
+    inFlight: inFlightSeries(registry),
     decided: (decision) => bindings.inc({ decision }),
     weighed: (quota, resource, value) =>
       weight.set({ elasticquota_name: quota, resource_name: resource }, value),
@@ -117,6 +120,25 @@ function timeHandler(
 /** Operations come from outside; a label must not. */
 function known(operation: string): string {
   return ["CREATE", "UPDATE", "DELETE", "CONNECT"].includes(operation) ? operation : "other";
+}
+
+function inFlightSeries(registry: Registry): Middleware {
+  const open = new Gauge({
+    name: "controller_runtime_webhook_requests_in_flight",
+    help: "Admission requests that are being answered.",
+    labelNames: ["webhook"],
+    registers: [registry],
+  });
+  return (next, { name }) => {
+    const labels = { webhook: `/${name}` };
+    return (request, context) => {
+      open.inc(labels);
+      const decision = next(request, context);
+      if (decision instanceof Promise) return decision.finally(() => open.dec(labels));
+      open.dec(labels);
+      return decision;
+    };
+  };
 }
 
 /** The series that dashboards of webhooks made with controller-runtime look for. */

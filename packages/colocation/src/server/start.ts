@@ -1,5 +1,13 @@
 /** A whole replica: caches, certificates, the admission server, and its registration with the API server. */
-import { createRegistry, silentLogger, type Abortable, type Logger, type Registry } from "@cocoon/core";
+import {
+  createRegistry,
+  Fault,
+  silentLogger,
+  withDeadline,
+  type Abortable,
+  type Logger,
+  type Registry,
+} from "@cocoon/core";
 import type { KubeConnection } from "@cocoon/kube";
 import { startAdmissionServer, type AdmissionServer, type ReviewEvent } from "@cocoon/kube/admission";
 import { exportCertificateMetrics, type ServingCertificates } from "@cocoon/kube/certificates";
@@ -8,7 +16,12 @@ import { podAdmission } from "../quota/pod-admission.ts";
 import { auditor, type AuditLevel } from "./audit.ts";
 import { openCertificates, type CertificateSettings } from "./certificates.ts";
 import { openClusterView, type ClusterCaches } from "./cluster-view.ts";
-import { claimConfigurations, writeConfigurations, type ConfigurationOptions } from "./configurations.ts";
+import {
+  claimConfigurations,
+  keepConfigurations,
+  writeConfigurations,
+  type ConfigurationOptions,
+} from "./configurations.ts";
 import { debugRoutes } from "./debug.ts";
 import { colocationEndpoints, type RuleSettings } from "./endpoints.ts";
 import { createColocationMetrics, type ColocationMetrics } from "./metrics.ts";
@@ -63,7 +76,7 @@ export async function startColocation(options: ColocationOptions): Promise<Runni
       signal,
     }),
   );
-  await caches.synced({ signal });
+  await firstLists(caches, signal);
   const registration = registrationOf(options, log);
   await claimConfigurations(registration, { signal });
   const certificates = stack.use(await openCertificates({ client, settings, log, signal }));
@@ -74,6 +87,15 @@ export async function startColocation(options: ColocationOptions): Promise<Runni
   const actual = settings.url?.port === 0 ? { ...settings.url, port: server.port } : settings.url;
   const written = { ...registration, clientConfig: clientConfigOf({ ...settings, url: actual }) };
   await writeConfigurations({ ...written, caBundle: certificates.caBundle() }, { signal });
+  const stopping = new AbortController();
+  const keeping = keepConfigurations(
+    { ...written, caBundle: () => certificates.caBundle() },
+    { signal: AbortSignal.any([signal, stopping.signal]) },
+  );
+  stack.defer(async () => {
+    stopping.abort();
+    await keeping;
+  });
   const parts = stack.move();
   return {
     server,
@@ -81,6 +103,21 @@ export async function startColocation(options: ColocationOptions): Promise<Runni
     readiness: () => server.readiness(),
     [Symbol.asyncDispose]: () => parts.disposeAsync(),
   };
+}
+
+const firstListsMs = 60_000;
+
+/** Not for ever: a right that is missing should be told, not waited for. */
+async function firstLists(caches: ClusterCaches, signal: AbortSignal): Promise<void> {
+  try {
+    await caches.synced({ signal: withDeadline(signal, firstListsMs) });
+  } catch (error) {
+    signal.throwIfAborted();
+    const kinds = caches.pending().join(", ");
+    throw new Fault("unavailable", `could not list ${kinds} within a minute; may this account list them?`, {
+      cause: error,
+    });
+  }
 }
 
 interface ServerParts {
@@ -113,14 +150,15 @@ function startServer({
       view,
       metrics,
       log,
-      treeStore: kubeTreeStore({ client, namespace, name: ledgerName }),
+      treeStore: kubeTreeStore({ client, namespace, name: ledgerName, wasStored: caches.wasStored }),
       admission: podAdmission({
         view,
-        store: kubePodLedgerStore({ client, gates }),
+        store: kubePodLedgerStore({ client, gates, wasStored: caches.wasStored }),
         patienceMs: quotaPatienceMs,
       }),
     }),
     middleware: [
+      metrics.inFlight,
       safety({ isLenient, failed: metrics.failed }),
       rateLimit({ ...settings.rateLimit, isLenient, limited: metrics.limited }),
     ],

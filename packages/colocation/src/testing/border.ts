@@ -109,6 +109,7 @@ export async function startBorder(options: BorderOptions = {}): Promise<Border> 
       ...(options.random ? { random: options.random } : {}),
     }),
     middleware: [
+      metrics.inFlight,
       safety({ isLenient, failed: metrics.failed }),
       rateLimit({ perSecond: 0, burst: 0, ...options.rateLimit, isLenient, limited: metrics.limited }),
     ],
@@ -306,6 +307,7 @@ function memoryTreeStore(quotas: readonly ElasticQuota[]): TreeStore {
       return Promise.resolve();
     },
     listQuotas: () => Promise.resolve(quotas),
+    wasStored: () => false,
   };
 }
 
@@ -335,6 +337,7 @@ function memoryPodStore(quotas: ElasticQuota[], pods: readonly Pod[]): PodAdmiss
           .filter(({ phase }) => phase !== "Succeeded" && phase !== "Failed")
           .map((reading) => ({ uid: reading.uid, request: podRequest(reading) })),
       ),
+    wasStored: () => false,
     find: (name) => Promise.resolve(quotas.filter(({ metadata }) => metadata.name === name).map(readQuota)),
   };
 }

@@ -9,6 +9,7 @@ import { Fault, isFault, messageOf, type Logger, type Registry } from "@cocoon/c
 import { keyText, pods as podType, type KubeClient, type ObjectKey, type ResourceType } from "@cocoon/kube";
 import {
   referenceTo,
+  requeue,
   settled,
   startController,
   watchObjects,
@@ -49,6 +50,9 @@ export interface PodController extends AsyncDisposable {
 
 /** VMs may take long to save and push: a provider has its own deadlines, this one only ends what hangs. */
 const maxReconcileMs = 60 * 60_000;
+
+/** How long the watch is given to catch up. */
+const behindMs = 50;
 
 /** How long a provider may take until the pod is shown as being created. */
 const pendingAfterMs = 250;
@@ -139,8 +143,16 @@ class RunningPods implements PodController {
     if (wanted.metadata.deletionTimestamp) return this.#remove(wanted, signal);
     if (isTerminal(wanted)) return settled;
     const current = known?.metadata.uid === wanted.metadata.uid ? known : undefined;
+    if (current && this.#isBehind(wanted, current))
+      return requeue(behindMs, "the watch is behind our own writes");
     await this.#bring(wanted, current, signal);
     return settled;
+  }
+
+  /** A pod from before our own last write would undo it; the watch will bring the newer one. */
+  #isBehind(cached: Pod, current: Pod): boolean {
+    const version = versionOf(cached);
+    return version < versionOf(current) || version < versionOf(this.#newest(cached));
   }
 
   /** Creates the pod at the provider, or tells it what changed. */

@@ -11,13 +11,16 @@ import {
   writeDeleteList,
 } from "@cocoon/contract";
 import type { Draft, SetPlan } from "./draft.ts";
-import { keyOfSet } from "./members.ts";
+import { allMembers, keyOfSet } from "./members.ts";
 
 export function planDeletion(draft: Draft): SetPlan {
   const { set, machines } = draft.world;
   const phase = set.status?.phase ?? "Pending";
   const names = extendDeleteList(set.metadata.annotations, [
     ...draft.remembered.keys(),
+    ...allMembers(draft.world.members)
+      .filter(({ vm }) => vm.managed)
+      .map(({ vmName }) => vmName),
     ...machines.filter(({ vm }) => vm.managed).map(({ vm }) => vm.vmName),
   ]);
   const text = writeDeleteList(names);

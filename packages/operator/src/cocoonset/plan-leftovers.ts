@@ -1,7 +1,8 @@
 /** What earlier steps left in the registry: copies that machines woke from, and copies of machines that were given up. */
 import { extendDeleteList, setAnnotation, writeDeleteList } from "@cocoon/contract";
-import { readySince, type Machine } from "../machine.ts";
+import { mayLeaveCopy, readySince, type Machine } from "../machine.ts";
 import type { Draft } from "./draft.ts";
+import { allMembers } from "./members.ts";
 import { releasedNames } from "./plan-creation.ts";
 
 /** The kubelet drops the copy itself once the machine is ready; only what is left after this time is ours to drop. */
@@ -42,16 +43,33 @@ export function planReleased(draft: Draft): void {
   });
 }
 
-/** The steps that give machines up: their names, and which of them sleep, are noted before their pods go. */
+/** Machines that the spec no longer asks for and that have no pod to give up, but may have a copy. */
+function forsaken(draft: Draft): readonly string[] {
+  const { members, machines } = draft.world;
+  const wanted = new Set([...allMembers(members), ...members.warm].map(({ vmName }) => vmName));
+  const living = new Set(machines.map(({ vm }) => vm.vmName));
+  const leaving = machines
+    .filter((machine) => machine.terminating && machine.vm.managed && mayLeaveCopy(machine))
+    .map(({ vm }) => vm.vmName);
+  const gone = [...draft.remembered.keys()].filter((name) => !living.has(name));
+  const known = releasedNames(draft);
+  return [...leaving, ...gone].filter((name) => !wanted.has(name) && !known.includes(name));
+}
+
+/**
+ * The steps that give machines up: their names, and which of them may sleep, are noted before their pods go. Called
+ * without machines it notes those that went by themselves.
+ */
 export function giveUp(draft: Draft, machines: readonly Machine[], why: string): void {
   const managed = machines.filter((machine) => machine.vm.managed && machine.role !== "warm");
-  if (managed.length > 0) {
-    const { annotations } = draft.world.set.metadata;
-    const names = extendDeleteList(
-      annotations,
-      managed.map((machine) => machine.vm.vmName),
-    );
-    const asleep = managed.filter((machine) => machine.sleepKey).map((machine) => machine.vm.vmName);
+  const alone = forsaken(draft);
+  if (managed.length + alone.length > 0) {
+    const names = extendDeleteList(draft.world.set.metadata.annotations, [
+      ...managed.map((machine) => machine.vm.vmName),
+      ...alone,
+    ]);
+    const doubtful = managed.filter(({ awake, vm }) => !awake || draft.digests.has(vm.vmName));
+    const asleep = [...doubtful.map(({ vm }) => vm.vmName), ...alone];
     const released = writeDeleteList([...releasedNames(draft), ...asleep]);
     draft.do({
       kind: "annotateSet",
@@ -61,5 +79,7 @@ export function giveUp(draft: Draft, machines: readonly Machine[], why: string):
       },
     });
   }
+  // The status forgets them only now that they are noted.
+  if (alone.length > 0) draft.do({ kind: "persistStatus" });
   for (const machine of machines) draft.do({ kind: "deletePod", machine, why });
 }

@@ -9,6 +9,7 @@ import type { Draft, SetPlan } from "./draft.ts";
 import type { Member } from "./members.ts";
 import { isLeaving, machineOf } from "./phase.ts";
 import { bootsFresh } from "./plan-creation.ts";
+import { giveUp, planReleased } from "./plan-leftovers.ts";
 import { requiredNode } from "./pod-template.ts";
 import { proveAsleep } from "./proof.ts";
 import { planSleepKeys } from "./wishes.ts";
@@ -30,6 +31,8 @@ export function planSuspended(draft: Draft): SetPlan {
       why: "it cannot start any more, and there is nothing of it to keep",
     });
   const sleepers = managed.filter((machine) => !useless.includes(machine));
+  giveUp(draft, [], "");
+  planReleased(draft);
   const mainSettled = planAbsentMain(draft);
   planSleepKeys(draft, sleepers, { suspended: true, leaving: false });
   const waiting = sleepers.filter(
@@ -44,10 +47,11 @@ export function planSuspended(draft: Draft): SetPlan {
 
 /** A fork that was not made before its source fell asleep, or a main agent that waits for a node nobody wants. */
 function cannotBoot({ world }: Draft, machine: Machine): boolean {
-  if (machine.failed || !neverLived(machine)) return false;
-  if (machine.vm.forkFrom !== "") return true;
+  if (machine.failed) return false;
   const wanted = world.set.spec.nodeName ?? "";
-  return machine.role === "main" && machine.node === "" && requiredNode(machine.pod) !== wanted;
+  // Without a node there is nothing of it anywhere but its copy.
+  const misplaced = machine.role === "main" && machine.node === "" && requiredNode(machine.pod) !== wanted;
+  return misplaced || (machine.vm.forkFrom !== "" && neverLived(machine));
 }
 
 /** False while the main agent is neither there nor known to sleep. */

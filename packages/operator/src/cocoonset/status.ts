@@ -2,6 +2,7 @@
 import {
   addressCondition,
   connectionTypeOf,
+  findCondition,
   readVmSpec,
   setConditions,
   subAgentSelector,
@@ -10,12 +11,13 @@ import {
   type CocoonSetStatus,
   type ConditionReport,
   type ConnectionType,
+  type LifecycleState,
   type ToolboxStatus,
 } from "@cocoon/contract";
-import type { Machine } from "../machine.ts";
+import { mayLeaveCopy, type Machine } from "../machine.ts";
 import type { SetPlan } from "./draft.ts";
 import { allMembers, type Member } from "./members.ts";
-import { machineOf } from "./phase.ts";
+import { isLeaving, machineOf } from "./phase.ts";
 import { rememberedMachines, type World } from "./world.ts";
 
 export function statusOf(world: World, plan: SetPlan): CocoonSetStatus {
@@ -48,7 +50,7 @@ export function statusOf(world: World, plan: SetPlan): CocoonSetStatus {
     selector: subAgentSelector(set.metadata.name ?? ""),
     hibernatedMachines:
       living.filter(({ asleep }) => asleep).length +
-      podless(world, plan).filter(({ vmName }) => !isSuperseded(world, plan, vmName)).length,
+      podless(world, plan).filter(({ vmName }) => podlessState(world, plan, vmName) === "hibernated").length,
   };
 }
 
@@ -63,10 +65,22 @@ function degradedCondition(plan: SetPlan, observedGeneration: number): Condition
   };
 }
 
-/** Machines that sleep without a pod: known by the digest that was proven before the pod went. */
+/**
+ * Machines without a pod that sleep or may sleep: their copy was proven, their pod went on its way to sleep, or it went
+ * when nobody looked. They are listed until they have a pod again, so that nobody forgets their copies.
+ */
 function podless(world: World, plan: SetPlan): readonly Member[] {
-  return allMembers(world.members).filter(
-    (member) => plan.digests.has(member.vmName) && !machineOf(world, member),
+  const remembered = rememberedMachines(world.set);
+  return allMembers(world.members).filter((member) => {
+    if (machineOf(world, member)) return false;
+    const unseen = remembered.has(member.vmName) && !isLeaving(world, member);
+    return plan.digests.has(member.vmName) || unseen || endsAsleep(world, member);
+  });
+}
+
+function endsAsleep({ machines }: World, { podName }: Member): boolean {
+  return machines.some(
+    (machine) => machine.podName === podName && machine.terminating && mayLeaveCopy(machine),
   );
 }
 
@@ -122,16 +136,21 @@ function machineFields(machine: Machine, plan: SetPlan) {
 
 function podlessFields(world: World, plan: SetPlan, { vmName }: Member) {
   const node = rememberedMachines(world.set).get(vmName)?.node ?? "";
-  // A copy that its machine woke from and went on is not what the machine sleeps in.
-  const lifecycleState = isSuperseded(world, plan, vmName) ? ("ready" as const) : ("hibernated" as const);
   const digest = plan.digests.get(vmName);
   return {
     vmName,
     ...(node === "" ? {} : { nodeName: node }),
     ready: false,
-    lifecycleState,
+    lifecycleState: podlessState(world, plan, vmName),
     ...(digest === undefined ? {} : { snapshotDigest: digest }),
   };
+}
+
+/** A copy that its machine woke from and went on is not what the machine sleeps in; without a copy nobody knows yet. */
+function podlessState(world: World, plan: SetPlan, vmName: string): LifecycleState {
+  if (!plan.digests.has(vmName))
+    return rememberedMachines(world.set).get(vmName)?.awake ? "ready" : "hibernating";
+  return isSuperseded(world, plan, vmName) ? "ready" : "hibernated";
 }
 
 /** Awake was the last that was seen of it, and this is the copy it had woken from. */
@@ -151,10 +170,11 @@ function connTypeOf({ pod, runtime }: Machine): ConnectionType {
   });
 }
 
-/** Only for sets with static toolboxes that came without an address. */
+/** Only for sets with static toolboxes that came, or once came, without an address. */
 function addressConditions(world: World, generation: number): ConditionReport[] {
   const awaiting = world.members.toolboxes.filter(({ spec }) => spec.mode === "static" && spec.awaitAddress);
-  if (awaiting.length === 0) return [];
+  const shown = findCondition(world.set.status?.conditions, "AddressesKnown") !== undefined;
+  if (awaiting.length === 0 && !shown) return [];
   const waiting = awaiting.filter((member) => {
     const { vmId = "", ip = "" } = machineOf(world, member)?.runtime ?? {};
     return vmId === "" || ip === "";
