@@ -40,7 +40,7 @@ const { values } = parseArgs({
 const concurrency = 64;
 const deploymentCount = 20;
 /** As deploy/webhook starts it. */
-const nodeOptions = ["--max-semi-space-size=2", "--max-old-space-size=384"];
+const nodeOptions = ["--max-semi-space-size=4", "--max-old-space-size=384"];
 const root = join(import.meta.dirname, "..");
 const signal = new AbortController().signal;
 

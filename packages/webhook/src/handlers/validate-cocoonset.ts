@@ -7,12 +7,11 @@ import {
 } from "@cocoon/contract";
 import type { Abortable, FieldCause } from "@cocoon/core";
 import { allow, type AdmissionContext, type AdmissionRequest } from "@cocoon/kube/admission";
-import { isDeepStrictEqual } from "node:util";
 import { violationsOf } from "./cocoonset-rules.ts";
 import { emptyAgent, emptySpec, setShape, type SpecShape } from "./cocoonset-shape.ts";
 import { decodeWith } from "./decode.ts";
 import { allowed, deniedWith, failed, skipped, type Judgement } from "./judgement.ts";
-import { normalSpec } from "./normal-spec.ts";
+import { isSameSpec } from "./same-spec.ts";
 
 export interface SetRules {
   /** Who else holds names that the set would have; one text each. */
@@ -88,8 +87,7 @@ async function missingImages(
 
 /** Sets that newer rules would refuse must stay deletable: what does not touch the spec passes. */
 function isUnchanged({ object, oldObject }: AdmissionRequest): boolean {
-  if (!oldObject) return false;
-  return isDeepStrictEqual(normalSpec(object?.["spec"]), normalSpec(oldObject["spec"]));
+  return oldObject !== undefined && isSameSpec(object?.["spec"], oldObject["spec"]);
 }
 
 function refuse(causes: readonly FieldCause[]): Judgement {
@@ -113,9 +111,10 @@ function nameViolations(
 }
 
 function immutableViolations({ oldObject }: AdmissionRequest, spec: SpecShape): FieldCause[] {
-  const old = oldObject ? decodeWith(setShape, oldObject) : undefined;
-  const before = old?.kind === "value" ? old.value.spec?.snapshotCompatibilityClass : undefined;
-  if (before === undefined || before === null || before === spec.snapshotCompatibilityClass) return [];
+  const old: unknown = oldObject?.["spec"];
+  if (typeof old !== "object" || old === null || !("snapshotCompatibilityClass" in old)) return [];
+  const before = old.snapshotCompatibilityClass;
+  if (typeof before !== "string" || before === spec.snapshotCompatibilityClass) return [];
   const message = "snapshotCompatibilityClass is immutable once set";
   return [{ field: "spec.snapshotCompatibilityClass", message }];
 }
