@@ -5,7 +5,7 @@ import { connect } from "node:net";
 import { PassThrough, Readable, type Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { CommandIo, LogOptions, Pod, PodProvider, TerminalSize } from "@cocoon/kubelet";
-import { Fault } from "@cocoon/core";
+import { Fault, systemCode } from "@cocoon/core";
 
 const signalNumbers: Readonly<Record<string, number>> = { SIGHUP: 1, SIGINT: 2, SIGKILL: 9, SIGTERM: 15 };
 
@@ -55,7 +55,12 @@ export class ShellProvider implements PodProvider {
     const pid = child.pid ?? 0;
     this.running.add(pid);
     io.signal.addEventListener("abort", () => {
-      if (this.running.has(pid)) process.kill(-pid, "SIGKILL");
+      if (!this.running.has(pid)) return;
+      try {
+        process.kill(-pid, "SIGKILL");
+      } catch (error) {
+        if (systemCode(error) !== "ESRCH") throw error; // it has ended by itself
+      }
     });
     void this.#collectSizes(io);
     child.stdin.on("error", () => undefined); // a command may end without reading all of its input

@@ -33,8 +33,30 @@ export async function dialGuest(
   if (!address) throw new Fault("unavailable", `VM ${record.name} has no address yet`);
   if (address.routable) return open(address.ip, port, options);
   const known = address.forwards.find((each) => each.protocol === "tcp" && each.guestPort === port);
-  const forward = known ?? (await addForward(context, record, { port, ...options }));
+  const forward = await readyForward(context, record, { port, known, ...options });
   return inTurn(forward, () => open(forward.hostAddress, forward.hostPort, options), options);
+}
+
+/** Forwards that QEMU is being told of: they are reserved, and so known, before it listens. */
+const adding = new Map<string, Promise<PortForward>>();
+
+interface WantedForward extends Abortable {
+  readonly port: number;
+  readonly known: PortForward | undefined;
+}
+
+function readyForward(
+  context: QemuContext,
+  record: VmRecord,
+  { port, known, signal }: WantedForward,
+): Promise<PortForward> {
+  const key = `${record.id}:${port}`;
+  const pending = adding.get(key);
+  if (pending) return pending;
+  if (known) return Promise.resolve(known);
+  const added = addForward(context, record, { port, signal }).finally(() => adding.delete(key));
+  adding.set(key, added);
+  return added;
 }
 
 /** Reserved first, so that a crash cannot give the same host port to another VM; then QEMU is told. */
