@@ -108,7 +108,8 @@ for (const client of clients)
     test("a terminal has its size, and follows when it changes", async () => {
       await using directory = await temporaryDirectory();
       const go = join(directory.path, "go");
-      const inGuest = 'stty size; while [ "$(stty size)" = "33 101" ]; do sleep 0.1; done; stty size; exit 4';
+      const inGuest =
+        'until [ "$(stty size)" = "33 101" ]; do sleep 0.1; done; stty size; while [ "$(stty size)" = "33 101" ]; do sleep 0.1; done; stty size; exit 4';
       const command = `stty rows 33 cols 101; (while [ ! -e ${go} ]; do sleep 0.1; done; stty rows 44 cols 120 </dev/tty) & ${client.program} -n ${guest.world.namespace.name} exec -it ${guest.pod} -- sh -c '${inGuest}'`;
       const shell = spawn("script", ["-qec", command, "/dev/null"], {
         env: { ...process.env, ...client.env, KUBECONFIG: cluster.kubeconfigPath },
