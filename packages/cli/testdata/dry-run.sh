@@ -25,8 +25,10 @@
   --log-level=warn &
 
 # registry: keeps sleeping machines and images
+NODE_COMPILE_CACHE=/state/parts/compiled \
 EPOCH_REGISTRY_TOKEN=... \
 node \
+  --max-semi-space-size=4 \
   /source/packages/registry/src/main.ts \
   serve \
   --addr=127.0.0.1:5000 \
@@ -106,6 +108,7 @@ node \
   --profiling=false &
 
 # operator: keeps CocoonSets and CocoonHibernations as asked
+NODE_COMPILE_CACHE=/state/parts/compiled \
 KUBECONFIG=/state/parts/identities/cocoon-operator.kubeconfig \
 POD_NAMESPACE=cocoon-system \
 METRICS_ADDR=127.0.0.1:8080 \
@@ -114,12 +117,14 @@ OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
 EPOCH_TOKEN=... \
 node \
+  --max-semi-space-size=4 \
   /source/packages/operator/src/main.ts &
 
 # colocation: batch pods, quotas, reservations, as Koordinator's webhooks
 KUBECONFIG=/state/parts/identities/cocoon-colocation.kubeconfig \
 POD_NAMESPACE=cocoon-colocation \
 node \
+  --max-semi-space-size=4 \
   /source/packages/colocation/src/main.ts \
   --webhook-bind=127.0.0.1 \
   --webhook-host=127.0.0.1 \
@@ -129,6 +134,7 @@ node \
   --feature-gates=NodeMutatingWebhook=true,NodeValidatingWebhook=true,ConfigMapValidatingWebhook=true,ReservationMutatingWebhook=true,EnableQuotaAdmission=true &
 
 # vk-node-1: a node whose pods are machines
+NODE_COMPILE_CACHE=/state/parts/compiled \
 PATH=/bin \
 KUBECONFIG=/state/parts/identities/vk-cocoon.kubeconfig \
 VK_NODE_NAME=cocoon-1 \
@@ -145,9 +151,11 @@ OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
 EPOCH_TOKEN=... \
 node \
+  --max-semi-space-size=4 \
   /source/packages/vk/src/main.ts &
 
 # vk-node-2: a node whose pods are machines
+NODE_COMPILE_CACHE=/state/parts/compiled \
 PATH=/bin \
 KUBECONFIG=/state/parts/identities/vk-cocoon.kubeconfig \
 VK_NODE_NAME=cocoon-2 \
@@ -164,11 +172,13 @@ OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
 EPOCH_TOKEN=... \
 node \
+  --max-semi-space-size=4 \
   /source/packages/vk/src/main.ts &
 
 # Step 4: webhook
 
 # webhook: gives machines their names and nodes, checks what is asked for
+NODE_COMPILE_CACHE=/state/parts/compiled \
 KUBECONFIG=/state/parts/identities/cocoon-webhook.kubeconfig \
 LISTEN_ADDR=127.0.0.1:8443 \
 METRICS_ADDR=127.0.0.1:9090 \
@@ -178,4 +188,5 @@ OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
 EPOCH_TOKEN=... \
 node \
+  --max-semi-space-size=4 \
   /source/packages/webhook/src/main.ts &

@@ -3,7 +3,7 @@ import { documentedGates } from "@cocoon/colocation";
 import type { Component } from "@cocoon/controlplane";
 import { applyManifests, readManifests } from "./apply.ts";
 import { account, partKubeconfig } from "./identity.ts";
-import { loopback, programArguments, sourceFile, type PartContext } from "./part.ts";
+import { loopback, programArguments, programEnvironment, sourceFile, type PartContext } from "./part.ts";
 import { probeHealth } from "./probe-health.ts";
 
 export function colocationPart(context: PartContext): Component {

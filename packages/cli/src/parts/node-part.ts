@@ -4,7 +4,14 @@ import type { Component } from "@cocoon/controlplane";
 import { applyManifests, readManifests } from "./apply.ts";
 import { account, partKubeconfig } from "./identity.ts";
 import { probeHealth } from "./probe-health.ts";
-import { loopback, programArguments, registryAccess, sourceFile, type PartContext } from "./part.ts";
+import {
+  loopback,
+  programArguments,
+  programEnvironment,
+  registryAccess,
+  sourceFile,
+  type PartContext,
+} from "./part.ts";
 
 export const nodeNumbers = [1, 2] as const;
 export type NodeNumber = (typeof nodeNumbers)[number];
@@ -30,6 +37,7 @@ export function nodePart(context: PartContext, number: NodeNumber): Component {
     command: process.execPath,
     args: programArguments("vk"),
     env: {
+      ...programEnvironment(context),
       PATH: path,
       KUBECONFIG: partKubeconfig(context, account.node),
       VK_NODE_NAME: `cocoon-${number}`,

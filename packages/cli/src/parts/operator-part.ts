@@ -3,7 +3,14 @@ import { systemNamespace } from "@cocoon/contract";
 import type { Component } from "@cocoon/controlplane";
 import { applyManifests, readManifests } from "./apply.ts";
 import { account, partKubeconfig } from "./identity.ts";
-import { loopback, programArguments, registryAccess, sourceFile, type PartContext } from "./part.ts";
+import {
+  loopback,
+  programArguments,
+  programEnvironment,
+  registryAccess,
+  sourceFile,
+  type PartContext,
+} from "./part.ts";
 import { probeHealth } from "./probe-health.ts";
 
 export function operatorPart(context: PartContext): Component {
@@ -16,6 +23,7 @@ export function operatorPart(context: PartContext): Component {
     command: process.execPath,
     args: programArguments("operator"),
     env: {
+      ...programEnvironment(context),
       KUBECONFIG: partKubeconfig(context, account.operator),
       POD_NAMESPACE: systemNamespace,
       METRICS_ADDR: `${loopback}:${ports.operatorMetrics}`,

@@ -6,6 +6,7 @@
  *     registry-token   what opens the registry; only its owner reads it
  *     registry/        content of the registry
  *     identities/      certificates and kubeconfigs of the parts: each has the rights of its ServiceAccount
+ *     compiled/        compiled code of our programs, made again when missing
  *     images/          what machines are booted from
  *     node-<n>/        machines and snapshots of a node
  */

@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import type { Component } from "@cocoon/controlplane";
 import { probeHealth } from "./probe-health.ts";
-import { loopback, programArguments, registryAddress, type PartContext } from "./part.ts";
+import { loopback, programArguments, programEnvironment, registryAddress, type PartContext } from "./part.ts";
 
 export function registryPart(context: PartContext): Component {
   const { directory, ports, pki, registryToken } = context;
@@ -22,6 +22,7 @@ export function registryPart(context: PartContext): Component {
       `--tls-key-file=${key}`,
       "--storage=filesystem",
     ),
+    env: programEnvironment(context),
     secrets: { EPOCH_REGISTRY_TOKEN: registryToken },
     probe: (options) => probeHealth(ports.registryHealth, options),
   };

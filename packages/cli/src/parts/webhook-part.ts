@@ -3,7 +3,14 @@ import { readFile } from "node:fs/promises";
 import type { Component } from "@cocoon/controlplane";
 import { applyManifests, readManifests, type Manifest } from "./apply.ts";
 import { account, partKubeconfig } from "./identity.ts";
-import { loopback, programArguments, registryAccess, sourceFile, type PartContext } from "./part.ts";
+import {
+  loopback,
+  programArguments,
+  programEnvironment,
+  registryAccess,
+  sourceFile,
+  type PartContext,
+} from "./part.ts";
 import { probeHealth } from "./probe-health.ts";
 
 export function webhookPart(context: PartContext): Component {
@@ -17,6 +24,7 @@ export function webhookPart(context: PartContext): Component {
     command: process.execPath,
     args: programArguments("webhook"),
     env: {
+      ...programEnvironment(context),
       KUBECONFIG: partKubeconfig(context, account.webhook),
       LISTEN_ADDR: `${loopback}:${ports.webhook}`,
       METRICS_ADDR: `${loopback}:${ports.webhookHealth}`,
