@@ -121,6 +121,7 @@ node \
   /source/packages/operator/src/main.ts &
 
 # colocation: batch pods, quotas, reservations, as Koordinator's webhooks
+NODE_COMPILE_CACHE=/state/parts/compiled \
 KUBECONFIG=/state/parts/identities/cocoon-colocation.kubeconfig \
 POD_NAMESPACE=cocoon-colocation \
 node \

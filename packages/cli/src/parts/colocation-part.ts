@@ -23,6 +23,7 @@ export function colocationPart(context: PartContext): Component {
       `--feature-gates=${documentedGates.map((gate) => `${gate}=true`).join(",")}`,
     ),
     env: {
+      ...programEnvironment(context),
       KUBECONFIG: partKubeconfig(context, account.colocation),
       POD_NAMESPACE: account.colocation.namespace,
     },
