@@ -159,7 +159,9 @@ test("a reader that stops stops its own program and nobody else's", async () => 
 test("a terminal has a size, a controlling process, echo and control characters", async () => {
   await using agent = await startAgent();
   const { session } = await AgentSession.open(agent.channel, { signal });
-  const script = "trap 'stty size' WINCH; stty size; read line; echo got $line; sleep 100";
+  // A shell's read ends when a signal comes that it has a trap for.
+  const script =
+    "trap 'stty size' WINCH; stty size; until read line; do sleep 0.05; done; echo got $line; sleep 100";
   const process = await session.exec(
     { argv: ["sh", "-c", script], tty: { rows: 30, columns: 100 }, stdin: true },
     { signal },
@@ -168,6 +170,7 @@ test("a terminal has a size, a controlling process, echo and control characters"
   process.stdout.on("data", (chunk: Buffer) => (seen += chunk.toString()));
   await eventually(() => assert.match(seen, /30 100/));
   process.resize({ rows: 5, columns: 20 });
+  await eventually(() => assert.match(seen, /5 20/));
   process.stdin.write("hello\n");
   await eventually(() => assert.match(seen, /got hello/));
   process.stdin.write("\u0003");
