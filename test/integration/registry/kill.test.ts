@@ -7,7 +7,7 @@ import { count, seededRandom, testSeed } from "@cocoon/testkit";
 import { KillWorld } from "./kill-world.ts";
 import { digestOf, withDigest } from "./world.ts";
 
-const rounds = count({ small: 10, full: 200 });
+const rounds = count({ small: 5, full: 200 });
 const signal = new AbortController().signal;
 const names = ["kill/a", "kill/b", "kill/c"];
 

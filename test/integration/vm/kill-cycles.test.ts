@@ -12,7 +12,7 @@ import { count, seededRandom, testSeed } from "@cocoon/testkit";
 import type { Vm, VmRuntime } from "@cocoon/vm";
 import { leftoversIn, openQemuHarness, qemuProcessesIn } from "./qemu-harness.ts";
 
-const rounds = count({ small: 8, full: 100 });
+const rounds = count({ small: 4, full: 100 });
 
 interface Line {
   readonly ready?: boolean;
