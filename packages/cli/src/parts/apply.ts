@@ -19,18 +19,49 @@ export async function readManifests(...files: readonly string[]): Promise<Manife
   return texts.flatMap((text) => parseAllDocuments(text).map((document) => document.toJS() as Manifest));
 }
 
+type Access = Pick<PartContext, "kubectl" | "kubeconfig" | "directory">;
+
 export async function applyManifests(
-  { kubectl, kubeconfig, directory }: Pick<PartContext, "kubectl" | "kubeconfig" | "directory">,
+  access: Access,
   manifests: readonly Manifest[],
-  { signal }: Abortable,
+  options: Abortable,
 ): Promise<void> {
   const flags = ["apply", "--server-side", "--force-conflicts", "--field-manager=cocoonctl", "-f", "-"];
+  await runKubectl(access, { flags, manifests }, options);
+}
+
+/** For what people change afterwards: made when it is missing, never touched again. */
+export async function createMissing(
+  access: Access,
+  manifests: readonly Manifest[],
+  options: Abortable,
+): Promise<void> {
+  for (const manifest of manifests) {
+    const found = await runKubectl(
+      access,
+      { flags: ["get", "--ignore-not-found", "-o", "name", "-f", "-"], manifests: [manifest] },
+      options,
+    );
+    if (found.trim() === "") await applyManifests(access, [manifest], options);
+  }
+}
+
+interface KubectlRun {
+  readonly flags: readonly string[];
+  readonly manifests: readonly Manifest[];
+}
+
+async function runKubectl(
+  { kubectl, kubeconfig, directory }: Access,
+  { flags, manifests }: KubectlRun,
+  { signal }: Abortable,
+): Promise<string> {
   // Without a home it would keep its cache in the working directory.
   const env = { KUBECONFIG: kubeconfig, HOME: directory };
   const running = run(kubectl, flags, { signal, timeout: timeoutMs, env });
   running.child.stdin?.end(manifests.map((manifest) => stringify(manifest)).join("---\n"));
   try {
-    await running;
+    return (await running).stdout;
   } catch (error) {
     signal.throwIfAborted();
     const said = error instanceof Error && "stderr" in error ? String(error.stderr).trim() : "";
