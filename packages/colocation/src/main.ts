@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import {
   aborted,
   createRegistry,
-  Fault,
+  readListenAddress,
   runMain,
   startHealthServer,
   startHttpServer,
@@ -26,7 +26,10 @@ async function run({
   await using stack = new AsyncDisposableStack();
   const metrics = createRegistry("cocoon-colocation");
   const health = stack.use(
-    await startHealthServer({ ...readAddress(config.healthProbeAddr), registry: metrics }),
+    await startHealthServer({
+      ...readListenAddress(config.healthProbeAddr, "--health-probe-addr"),
+      registry: metrics,
+    }),
   );
   stack.use(await startMetricsServer(config.metricsAddr, metrics));
   const { gates, unused } = readGates(config.featureGates);
@@ -58,7 +61,7 @@ const metricPaths: ReadonlySet<string> = new Set([
 function startMetricsServer(address: string, registry: Registry): Promise<AsyncDisposable> {
   return startHttpServer({
     name: "metrics server",
-    ...readAddress(address),
+    ...readListenAddress(address, "--metrics-addr"),
     drainMs: 1_000,
     handler: (request, response) => {
       if (!metricPaths.has((request.url ?? "").split("?")[0] ?? "")) {
@@ -71,13 +74,6 @@ function startMetricsServer(address: string, registry: Registry): Promise<AsyncD
       );
     },
   });
-}
-
-/** `[host]:port`. */
-function readAddress(text: string): { readonly host: string; readonly port: number } {
-  const match = /^(.*):(\d{1,5})$/.exec(text);
-  if (!match) throw new Fault("invalid", `"${text}" is not an address such as :8080 or 127.0.0.1:8080`);
-  return { host: match[1] || "0.0.0.0", port: Number(match[2]) };
 }
 
 function settingsOf(config: ColocationConfig, gates: ColocationSettings["gates"]): ColocationSettings {

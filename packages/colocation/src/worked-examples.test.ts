@@ -1,7 +1,7 @@
 /** The worked reviews of the contract, sent as they are written and answered as they are written. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyPatch } from "@cocoon/kube/admission";
+import { applyJsonPatch } from "@cocoon/core/json-patch";
 import { patched, startBorder, type Border, type BorderOptions } from "./testing/border.ts";
 
 const quotaGroup = "scheduling.sigs.k8s.io";
@@ -45,7 +45,7 @@ async function assertPatched(example: Example, operations: readonly object[]): P
     },
   );
   const { object } = example.request;
-  assert.deepEqual(patched(object, answer.response), applyPatch(object, operations as never));
+  assert.deepEqual(patched(object, answer.response), applyJsonPatch(object, operations as never));
 }
 
 async function assertRefused(example: Example, status: object): Promise<void> {

@@ -52,6 +52,7 @@ export {
   type JsonPatchOperation,
   type PointerTokens,
 } from "./json-patch.ts";
+export { readListenAddress, type ListenAddress } from "./listen-address.ts";
 export {
   createLogger,
   logLevels,

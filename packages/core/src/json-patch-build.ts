@@ -49,7 +49,8 @@ function collectRecord(
     const after = to[key];
     if (before === undefined)
       operations.push({ op: "add", path: formatPointer([...path, key]), value: checked(after) });
-    else collect({ from: before, to: after }, [...path, key], operations);
+    // Most of a document stays as it is: no path is made for that.
+    else if (before !== after) collect({ from: before, to: after }, [...path, key], operations);
   }
 }
 

@@ -1,4 +1,5 @@
 /** The Kubernetes API as the rest of the system sees it. One implementation talks HTTP; tests may wrap it. */
+import type { JsonPatchOperation } from "@cocoon/core/json-patch";
 import type { KubeObject, ObjectKey, ResourceType } from "./object.ts";
 
 export interface CallOptions {
@@ -35,13 +36,6 @@ export interface DeleteOptions extends CallOptions {
   readonly gracePeriodSeconds?: number;
   readonly propagationPolicy?: "Foreground" | "Background" | "Orphan";
   readonly dryRun?: boolean;
-}
-
-export interface JsonPatchOperation {
-  readonly op: "add" | "remove" | "replace" | "test" | "move" | "copy";
-  readonly path: string;
-  readonly from?: string;
-  readonly value?: unknown;
 }
 
 export type Patch =

@@ -23,7 +23,6 @@ export type {
   CallOptions,
   ClientTarget,
   DeleteOptions,
-  JsonPatchOperation,
   KubeClient,
   KubeConnection,
   ListOptions,

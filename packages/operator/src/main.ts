@@ -1,12 +1,11 @@
 #!/usr/bin/env node
 /** cocoon-operator: wiring only. */
-import { readFile } from "node:fs/promises";
 import { legacyApiVersion, systemNamespace } from "@cocoon/contract";
 import {
   aborted,
   createRegistry,
-  Fault,
   isFault,
+  readListenAddress,
   runMain,
   startHealthServer,
   type Logger,
@@ -15,7 +14,7 @@ import {
 } from "@cocoon/core";
 import { openKubeClient, type KubeClient, type KubeConnection } from "@cocoon/kube";
 import { guardedClient, lead } from "@cocoon/kube/controller";
-import { dockerCredentials, fixedCredential, openRegistry, type Registry } from "@cocoon/oci";
+import { openConfiguredRegistry, type Registry } from "@cocoon/oci";
 import { operatorProgram, type OperatorConfig } from "./config.ts";
 import { startOperator } from "./start.ts";
 
@@ -26,8 +25,15 @@ await runMain({ program: operatorProgram, logLevel: (config) => config.logLevel,
 async function run({ config, log, signal }: MainContext<(typeof operatorProgram)["options"]>): Promise<void> {
   await using stack = new AsyncDisposableStack();
   const metrics = createRegistry("cocoon-operator");
-  stack.use(await startHealthServer({ ...listenAddress(config.metricsBindAddress), registry: metrics }));
-  const health = stack.use(await startHealthServer(listenAddress(config.healthProbeBindAddress)));
+  stack.use(
+    await startHealthServer({
+      ...readListenAddress(config.metricsBindAddress, "METRICS_ADDR"),
+      registry: metrics,
+    }),
+  );
+  const health = stack.use(
+    await startHealthServer(readListenAddress(config.healthProbeBindAddress, "PROBE_ADDR")),
+  );
   const { kubeconfig, context } = config;
   const connection = stack.use(
     await openKubeClient({
@@ -95,25 +101,13 @@ async function servesLegacyApi({ connection, config, log }: Parts): Promise<bool
 async function openRegistryOf(config: OperatorConfig, log: Logger): Promise<Registry> {
   const address = config.ociRegistry ?? config.epochUrl;
   log.info({ registry: address }, "snapshots are in this registry");
-  return openRegistry({
+  return openConfiguredRegistry({
     address,
-    credentials: config.epochToken
-      ? fixedCredential({ kind: "bearer", token: config.epochToken })
-      : dockerCredentials({ configPath: config.dockerConfig }),
-    ...(config.epochCaCert ? { ca: await readFile(config.epochCaCert, "utf8") } : {}),
-    // The documented default of EPOCH_URL is plain HTTP inside the cluster.
-    ...(address.startsWith("http://") ? { plainHttp: true } : {}),
+    token: config.epochToken,
+    dockerConfig: config.dockerConfig,
+    caFile: config.epochCaCert,
     // Reconciles come back by themselves: a call is not repeated behind their back for long.
     retry: { attempts: 2 },
     answerTimeoutMs: 10_000,
   });
-}
-
-/** `:8080` is every address of the host. */
-function listenAddress(text: string): { readonly host: string; readonly port: number } {
-  const match = /^(.*):(\d{1,5})$/.exec(text);
-  if (!match || Number(match[2]) > 65_535)
-    throw new Fault("invalid", `"${text}" is no address to listen on; use [host]:port`);
-  const host = (match[1] ?? "").replaceAll(/^\[|\]$/g, "");
-  return { host: host === "" ? "0.0.0.0" : host, port: Number(match[2]) };
 }

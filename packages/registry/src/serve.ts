@@ -1,10 +1,17 @@
 /** `epoch serve`: a registry from its configuration, with health and metrics beside it. */
 import { access } from "node:fs/promises";
 import { join } from "node:path";
-import { aborted, startHealthServer, writeFileAtomically, type Logger, type MainContext } from "@cocoon/core";
+import {
+  aborted,
+  readListenAddress,
+  startHealthServer,
+  writeFileAtomically,
+  type Logger,
+  type MainContext,
+} from "@cocoon/core";
 import type { ServeConfig, serveProgram } from "./config.ts";
 import { startRegistry, type RunningRegistry } from "./server.ts";
-import { readAddress, readRegistryOptions } from "./settings/registry-options.ts";
+import { readRegistryOptions } from "./settings/registry-options.ts";
 
 export async function serve({
   config,
@@ -32,7 +39,7 @@ export async function serve({
 
 function startHealth(config: ServeConfig, registry: RunningRegistry) {
   return startHealthServer({
-    ...readAddress(config.healthAddr, "health-addr"),
+    ...readListenAddress(config.healthAddr, "--health-addr"),
     registry: registry.metrics.registry,
     checks: { storage: () => registry.check() },
   });

@@ -11,4 +11,4 @@ export {
 export { eventually, type EventuallyOptions } from "./eventually.ts";
 export { runCommand, type CommandOptions, type CommandResult } from "./run-command.ts";
 export { temporaryDirectory, type TemporaryDirectory } from "./temporary-directory.ts";
-export { count, seededRandom, testSeed, tier, type Tier } from "./tier.ts";
+export { type Tier, count, fullTierOnly, seededRandom, testSeed, tier } from "./tier.ts";

@@ -16,6 +16,14 @@ export function count(rounds: Readonly<Record<Tier, number>>): number {
   return rounds[tier()];
 }
 
+/**
+ * Options of a test or suite that only the full tier runs, with the reason; the small tier reports it as skipped. What
+ * is checked there has a smaller representative in the small tier, or takes minutes.
+ */
+export function fullTierOnly(why: string): { readonly skip: string | false } {
+  return { skip: tier() === "small" && `full tier only: ${why}` };
+}
+
 const quickSeed = 1;
 let chosen: number | undefined;
 

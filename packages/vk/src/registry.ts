@@ -1,7 +1,6 @@
 /** The registry that the settings name. */
-import { readFile } from "node:fs/promises";
 import type { Logger } from "@cocoon/core";
-import { dockerCredentials, fixedCredential, openRegistry } from "@cocoon/oci";
+import { openConfiguredRegistry } from "@cocoon/oci";
 import type { VkConfig } from "./config.ts";
 import type { VkOptions } from "./start.ts";
 
@@ -13,15 +12,11 @@ export async function openRegistryOf(config: VkConfig, log: Logger): Promise<Reg
   const address = config.ociRegistry ?? config.epochUrl;
   const format = config.snapshotFormat ?? (config.ociRegistry ? "v2" : "v1");
   log.info({ registry: address, format }, "snapshots go to this registry");
-  const credentials = config.epochToken
-    ? fixedCredential({ kind: "bearer", token: config.epochToken })
-    : dockerCredentials({ configPath: config.dockerConfig });
-  const client = openRegistry({
+  const client = await openConfiguredRegistry({
     address,
-    credentials,
-    ...(config.epochCaCert ? { ca: await readFile(config.epochCaCert, "utf8") } : {}),
-    // The documented default of EPOCH_URL is plain HTTP inside the cluster.
-    ...(address.startsWith("http://") ? { plainHttp: true } : {}),
+    token: config.epochToken,
+    dockerConfig: config.dockerConfig,
+    caFile: config.epochCaCert,
   });
   return {
     client,

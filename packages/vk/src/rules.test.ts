@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { LogOptions, Pod } from "@cocoon/kubelet";
-import { readListenAddress } from "./addresses.ts";
 import { journalCommand, lastLines } from "./guest/logs.ts";
 import { shellWords } from "./guest/shell-words.ts";
 import { cpuPolicyOf, readMachine, sizeOf } from "./machine.ts";
@@ -204,10 +203,4 @@ test("a sleeping machine shows every container waiting", () => {
   );
   const other = statusOf(podWith({}), { kind: "asleep" }, { ...facts, hibernatedPhase: "Pending" });
   assert.deepEqual([other.phase, other.containerStatuses], ["Pending", []]);
-});
-
-test("listen addresses", () => {
-  assert.deepEqual(readListenAddress(":9091"), { host: "0.0.0.0", port: 9091 });
-  assert.deepEqual(readListenAddress("127.0.0.1:0"), { host: "127.0.0.1", port: 0 });
-  assert.throws(() => readListenAddress("nine"), /is not \[host\]:port/);
 });

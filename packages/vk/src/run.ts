@@ -1,14 +1,21 @@
 /** vk-cocoon out of its settings. Wiring only. */
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { aborted, createRegistry, startHealthServer, type Logger, type MainContext } from "@cocoon/core";
+import {
+  aborted,
+  createRegistry,
+  readListenAddress,
+  startHealthServer,
+  type Logger,
+  type MainContext,
+} from "@cocoon/core";
 import { openKubeClient } from "@cocoon/kube";
 import { fileOrSelfSignedCertificates, tlsPair } from "@cocoon/kube/certificates";
 import { dockerCredentials } from "@cocoon/oci";
 import { RegistrySource } from "@cocoon/vm";
 import { readClientAuthority } from "./client-authority.ts";
 import type { vkProgram, VkConfig } from "./config.ts";
-import { findNodeIp, readListenAddress } from "./addresses.ts";
+import { findNodeIp } from "./addresses.ts";
 import { findPing } from "./probes/ping.ts";
 import { defaultProbeTimes } from "./probes/probe.ts";
 import { openRegistryOf } from "./registry.ts";
@@ -26,7 +33,7 @@ export async function runVk(
   sayWhatIsNotUsed(config, log);
   await using stack = new AsyncDisposableStack();
   const metrics = createRegistry("vk-cocoon");
-  const listen = readListenAddress(config.metricsAddr);
+  const listen = readListenAddress(config.metricsAddr, "VK_METRICS_ADDR");
   const health = stack.use(await startHealthServer({ ...listen, registry: metrics }));
   const { kubeconfig, context } = config;
   const client = stack.use(

@@ -5,7 +5,7 @@ import { systemNamespace } from "@cocoon/contract";
 import {
   aborted,
   createRegistry,
-  Fault,
+  readListenAddress,
   runMain,
   startHealthServer,
   type Logger,
@@ -31,7 +31,7 @@ async function run({ config, log, signal }: MainContext<(typeof webhookProgram)[
   await using stack = new AsyncDisposableStack();
   const metrics = createRegistry("cocoon-webhook");
   const health = stack.use(
-    await startHealthServer({ ...readListenAddress("METRICS_ADDR", config.metricsAddr), registry: metrics }),
+    await startHealthServer({ ...readListenAddress(config.metricsAddr, "METRICS_ADDR"), registry: metrics }),
   );
   const { kubeconfig, context } = config;
   const client = stack.use(
@@ -85,7 +85,7 @@ type Settings = Pick<WebhookOptions, "listen" | "rules" | "reaper" | "lameDuckMs
 
 function settingsOf(config: WebhookConfig): Settings {
   return {
-    listen: readListenAddress("LISTEN_ADDR", config.listenAddr),
+    listen: readListenAddress(config.listenAddr, "LISTEN_ADDR"),
     rules: {
       mode: config.mode,
       creators: config.podCreators,
@@ -130,13 +130,4 @@ function startCertificates(
     },
     { signal },
   );
-}
-
-/** `:8443` or `127.0.0.1:8443`. */
-function readListenAddress(variable: string, text: string): { readonly host: string; readonly port: number } {
-  const match = /^(.*):(\d{1,5})$/.exec(text);
-  const port = Number(match?.[2]);
-  if (!match || port > 65_535)
-    throw new Fault("invalid", `${variable}: "${text.slice(0, 100)}" is not [host]:port`);
-  return { host: match[1] || "0.0.0.0", port };
 }

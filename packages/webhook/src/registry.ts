@@ -1,8 +1,7 @@
 /** The registry, as far as placement needs it: does this machine sleep there? */
-import { readFile } from "node:fs/promises";
 import { hibernateTag, isRepository, releasedTag } from "@cocoon/contract";
 import { messageOf, withDeadline, type Logger } from "@cocoon/core";
-import { dockerCredentials, fixedCredential, openRegistry, retag, type Registry } from "@cocoon/oci";
+import { openConfiguredRegistry, retag, type Registry } from "@cocoon/oci";
 import type { WebhookConfig } from "./config.ts";
 import type { Snapshots } from "./snapshots.ts";
 
@@ -14,14 +13,11 @@ export async function openRegistrySnapshots(
   log: Logger,
 ): Promise<Snapshots & AsyncDisposable> {
   log.info({ registry: address }, "snapshots are looked for in this registry");
-  const credentials = epochToken
-    ? fixedCredential({ kind: "bearer", token: epochToken })
-    : dockerCredentials({ configPath: dockerConfig });
-  const registry = openRegistry({
+  const registry = await openConfiguredRegistry({
     address,
-    credentials,
-    ...(epochCaCert ? { ca: await readFile(epochCaCert, "utf8") } : {}),
-    ...(address.startsWith("http://") ? { plainHttp: true } : {}),
+    token: epochToken,
+    dockerConfig,
+    caFile: epochCaCert,
   });
   return {
     ...snapshotsIn(registry, log),

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { silentLogger } from "@cocoon/core";
 import { customResourceDefinitions, pods } from "@cocoon/kube";
+import { reservePort, type ReservedPort } from "@cocoon/controlplane";
 import { checkColocation, installCustomResources, profiles } from "@cocoon/colocation";
 import { eventually, temporaryDirectory, type TemporaryDirectory } from "@cocoon/testkit";
 import {
@@ -30,13 +31,16 @@ export function installation(): void {
     let directory: TemporaryDirectory;
     let child: ChildProcess | undefined;
     let output = "";
+    let reserved: ReservedPort;
 
     before(async () => {
+      reserved = await reservePort();
       world = await sharedCluster();
       directory = await temporaryDirectory();
     });
 
     after(async () => {
+      await reserved[Symbol.asyncDispose]();
       await unregister(world.client, names);
       if (child && child.exitCode === null) {
         const exited = once(child, "exit");
@@ -87,7 +91,6 @@ export function installation(): void {
     test("the executable does all its work with the rights it is given, and no others", async () => {
       const gates =
         "NodeMutatingWebhook=true,NodeValidatingWebhook=true,ConfigMapValidatingWebhook=true,ReservationMutatingWebhook=true,EnableQuotaAdmission=true,MultiQuotaTree=true,ReservationFit=true,ColocationProfileController=true";
-      const port = 20_000 + (process.pid % 10_000);
       child = spawn(
         process.execPath,
         [
@@ -104,7 +107,7 @@ export function installation(): void {
             KUBECONFIG: await kubeconfigOf("cocoon-colocation"),
             POD_NAMESPACE: namespace,
             POD_NAME: "replica-0",
-            WEBHOOK_PORT: String(port),
+            WEBHOOK_PORT: String(reserved.port),
             WEBHOOK_HOST: "127.0.0.1",
           },
           stdio: ["ignore", "pipe", "pipe"],
@@ -152,12 +155,18 @@ export function installation(): void {
     });
 
     function get(path: string, token?: string): Promise<{ status: number; text: string }> {
-      const port = 20_000 + (process.pid % 10_000);
       return new Promise((resolve, reject) => {
         const headers = token ? { authorization: `Bearer ${token}` } : {};
         https
           .get(
-            { host: "127.0.0.1", port, path, headers, rejectUnauthorized: false, agent: false },
+            {
+              host: "127.0.0.1",
+              port: reserved.port,
+              path,
+              headers,
+              rejectUnauthorized: false,
+              agent: false,
+            },
             (response) => {
               let text = "";
               response.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));

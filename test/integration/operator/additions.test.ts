@@ -4,10 +4,9 @@ import { suite, test } from "node:test";
 import { annotation, releasedTag } from "@cocoon/contract";
 import { isFault, sleep } from "@cocoon/core";
 import { pods, resourceType, type KubeObject } from "@cocoon/kube";
-import { eventually, sharedControlPlane } from "@cocoon/testkit";
+import { eventually, fullTierOnly, sharedControlPlane } from "@cocoon/testkit";
 import { retag } from "@cocoon/oci";
 import { installCrds } from "../contract/install-crds.ts";
-import { inFullTier } from "./full-tier.ts";
 import { hibernations, openWorld, specOf, type TestWorld } from "./world.ts";
 
 const cluster = await sharedControlPlane();
@@ -28,7 +27,7 @@ async function running(world: TestWorld, name: string): Promise<void> {
   });
 }
 
-suite("additions", { concurrency: 4, ...inFullTier }, () => {
+suite("additions", { concurrency: 4, ...fullTierOnly("schedules and time-outs take minutes") }, () => {
   test("a schedule puts a set to sleep and wakes it", async () => {
     let shiftMs = 0;
     await using world = await openWorld(cluster, { operator: { now: () => new Date(Date.now() + shiftMs) } });

@@ -4,9 +4,14 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { startProgram, type RunningProgram } from "@cocoon/core";
-import { eventually, runCommand, sharedControlPlane, temporaryDirectory } from "@cocoon/testkit";
+import {
+  eventually,
+  fullTierOnly,
+  runCommand,
+  sharedControlPlane,
+  temporaryDirectory,
+} from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
-import { inFullTier } from "./full-tier.ts";
 import { openWorld, specOf, type TestWorld } from "./world.ts";
 
 const cluster = await sharedControlPlane();
@@ -54,51 +59,55 @@ async function startReplica(world: TestWorld, directory: string, token: string):
 
 const leads = /^leader_election_master_status\{[^}]*\} 1$/m;
 
-test("of two replicas one leads; when it ends the other goes on", inFullTier, async () => {
-  await using world = await openWorld(cluster, { withoutOperator: true });
-  await using directory = await temporaryDirectory();
-  const token = await world.server.createToken({ name: "operator" });
-  const replicas = [
-    await startReplica(world, directory.path, token),
-    await startReplica(world, directory.path, token),
-  ] as const;
-  await using _first = replicas[0].program;
-  await using _second = replicas[1].program;
-  const leader = await eventually(
-    async () => {
-      const metrics = await Promise.all(replicas.map((replica) => replica.metrics()));
-      const leading = replicas.filter((_, index) => leads.test(metrics[index] ?? ""));
-      assert.equal(leading.length, 1, "exactly one leads");
-      return leading[0];
-    },
-    { timeoutMs: 60_000 },
-  );
-  assert.ok(leader);
-  await eventually(async () => {
-    for (const replica of replicas)
-      for (const path of ["/healthz", "/readyz"]) assert.equal(await replica.status(path), 200, path);
-  });
-  await world.apply("a", specOf(world));
-  await world.reaches("a", (status) => assert.equal(status.phase, "Running"));
-  const metrics = await leader.metrics();
-  for (const name of [
-    "cocoon_operator_subagent_rebuild_total",
-    "cocoon_operator_subagent_dead_letter_total",
-    "cocoon_operator_hibernate_phase_duration_seconds",
-    "cocoon_operator_wake_phase_duration_seconds",
-    "cocoon_operator_lifecycle_state_failed_observed_total",
-    "cocoon_operator_slot_release_pods_deleted_total",
-    "cocoon_operator_slot_release_wake_total",
-    "cocoon_operator_slot_release_wake_unschedulable_total",
-    'controller_runtime_reconcile_total{controller="cocoonset"',
-    'workqueue_depth{name="cocoonhibernation"',
-  ])
-    assert.ok(metrics.includes(name), name);
-  await leader.program.stop();
-  await world.patch("a", { spec: { agent: { replicas: 1 } } });
-  await world.reaches("a", (status) => assert.equal(status.readyAgents, 2));
-  assert.deepEqual(world.kubelet.violations, []);
-});
+test(
+  "of two replicas one leads; when it ends the other goes on",
+  fullTierOnly("waits for leases"),
+  async () => {
+    await using world = await openWorld(cluster, { withoutOperator: true });
+    await using directory = await temporaryDirectory();
+    const token = await world.server.createToken({ name: "operator" });
+    const replicas = [
+      await startReplica(world, directory.path, token),
+      await startReplica(world, directory.path, token),
+    ] as const;
+    await using _first = replicas[0].program;
+    await using _second = replicas[1].program;
+    const leader = await eventually(
+      async () => {
+        const metrics = await Promise.all(replicas.map((replica) => replica.metrics()));
+        const leading = replicas.filter((_, index) => leads.test(metrics[index] ?? ""));
+        assert.equal(leading.length, 1, "exactly one leads");
+        return leading[0];
+      },
+      { timeoutMs: 60_000 },
+    );
+    assert.ok(leader);
+    await eventually(async () => {
+      for (const replica of replicas)
+        for (const path of ["/healthz", "/readyz"]) assert.equal(await replica.status(path), 200, path);
+    });
+    await world.apply("a", specOf(world));
+    await world.reaches("a", (status) => assert.equal(status.phase, "Running"));
+    const metrics = await leader.metrics();
+    for (const name of [
+      "cocoon_operator_subagent_rebuild_total",
+      "cocoon_operator_subagent_dead_letter_total",
+      "cocoon_operator_hibernate_phase_duration_seconds",
+      "cocoon_operator_wake_phase_duration_seconds",
+      "cocoon_operator_lifecycle_state_failed_observed_total",
+      "cocoon_operator_slot_release_pods_deleted_total",
+      "cocoon_operator_slot_release_wake_total",
+      "cocoon_operator_slot_release_wake_unschedulable_total",
+      'controller_runtime_reconcile_total{controller="cocoonset"',
+      'workqueue_depth{name="cocoonhibernation"',
+    ])
+      assert.ok(metrics.includes(name), name);
+    await leader.program.stop();
+    await world.patch("a", { spec: { agent: { replicas: 1 } } });
+    await world.reaches("a", (status) => assert.equal(status.readyAgents, 2));
+    assert.deepEqual(world.kubelet.violations, []);
+  },
+);
 
 test("settings are those that people know", async () => {
   const run = (args: readonly string[], env: Record<string, string> = {}) =>

@@ -9,12 +9,11 @@ import { createLogger, createRegistry, isFault, silentLogger } from "@cocoon/cor
 import { openKubeClient } from "@cocoon/kube";
 import { fixedCredential, openRegistry } from "@cocoon/oci";
 import { startOperator } from "@cocoon/operator";
-import { eventually, ownControlPlane, temporaryDirectory } from "@cocoon/testkit";
+import { eventually, fullTierOnly, ownControlPlane, temporaryDirectory } from "@cocoon/testkit";
 import { demoImageName, type VmRuntime } from "@cocoon/vm";
 import { installCrds } from "../contract/install-crds.ts";
 import { openQemuRuntimeIn } from "../vm/qemu-harness.ts";
 import { openWorld, type TestVk, type World } from "../vk/test-vk.ts";
-import { inFullTier } from "./full-tier.ts";
 import { sets } from "./world.ts";
 
 const cluster = await ownControlPlane();
@@ -145,32 +144,36 @@ test("a set lives with the real kubelet, machines in memory", async () => {
   await withOperator(world, nodes, (stage) => live(stage, "demo", () => Promise.resolve(0)));
 });
 
-test("a set lives with the real kubelet and real guests, whose counters go on", inFullTier, async () => {
-  await using first = await temporaryDirectory();
-  await using second = await temporaryDirectory();
-  await using world = await openWorld(cluster);
-  const runtimeIn = (path: string) => (): Promise<VmRuntime> =>
-    openQemuRuntimeIn(path, { signal: AbortSignal.timeout(1_200_000) });
-  const nodes = [
-    await world.newNode({ runtime: runtimeIn(first.path) }),
-    await world.newNode({ runtime: runtimeIn(second.path) }),
-  ] as const;
-  const inGuest = async (pod: string, ...command: string[]) => {
-    const ran = await cluster.kubectl(["exec", pod, "-n", world.namespace.name, "--", ...command]);
-    assert.equal(ran.code, 0, ran.stderr);
-    return ran.stdout;
-  };
-  const script =
-    "(i=0; while :; do i=$((i+1)); echo $i > /run/n.new; mv /run/n.new /run/n; sleep 0.1; done) >/dev/null 2>&1 </dev/null &";
-  let started = false;
-  const counterOf = async (pod: string) => {
-    if (!started) await inGuest(pod, "sh", "-c", script);
-    started = true;
-    return eventually(async () => {
-      const text = await inGuest(pod, "cat", "/run/n");
-      assert.match(text, /^\d+\n$/);
-      return Number(text);
-    });
-  };
-  await withOperator(world, nodes, (stage) => live(stage, demoImageName, counterOf));
-});
+test(
+  "a set lives with the real kubelet and real guests, whose counters go on",
+  fullTierOnly("real guests under emulation"),
+  async () => {
+    await using first = await temporaryDirectory();
+    await using second = await temporaryDirectory();
+    await using world = await openWorld(cluster);
+    const runtimeIn = (path: string) => (): Promise<VmRuntime> =>
+      openQemuRuntimeIn(path, { signal: AbortSignal.timeout(1_200_000) });
+    const nodes = [
+      await world.newNode({ runtime: runtimeIn(first.path) }),
+      await world.newNode({ runtime: runtimeIn(second.path) }),
+    ] as const;
+    const inGuest = async (pod: string, ...command: string[]) => {
+      const ran = await cluster.kubectl(["exec", pod, "-n", world.namespace.name, "--", ...command]);
+      assert.equal(ran.code, 0, ran.stderr);
+      return ran.stdout;
+    };
+    const script =
+      "(i=0; while :; do i=$((i+1)); echo $i > /run/n.new; mv /run/n.new /run/n; sleep 0.1; done) >/dev/null 2>&1 </dev/null &";
+    let started = false;
+    const counterOf = async (pod: string) => {
+      if (!started) await inGuest(pod, "sh", "-c", script);
+      started = true;
+      return eventually(async () => {
+        const text = await inGuest(pod, "cat", "/run/n");
+        assert.match(text, /^\d+\n$/);
+        return Number(text);
+      });
+    };
+    await withOperator(world, nodes, (stage) => live(stage, demoImageName, counterOf));
+  },
+);

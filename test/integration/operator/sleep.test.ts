@@ -4,9 +4,8 @@ import { suite, test } from "node:test";
 import { annotation, setAnnotation } from "@cocoon/contract";
 import { sleep } from "@cocoon/core";
 import { pods } from "@cocoon/kube";
-import { eventually, sharedControlPlane } from "@cocoon/testkit";
+import { eventually, fullTierOnly, sharedControlPlane } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
-import { inFullTier } from "./full-tier.ts";
 import { hibernations, openWorld, specOf, type TestWorld } from "./world.ts";
 
 const cluster = await sharedControlPlane();
@@ -178,7 +177,7 @@ suite("sleep", { concurrency: 4 }, () => {
 
   test(
     "a failed attempt stays failed until a retry is asked for, and the attempts are counted",
-    inFullTier,
+    fullTierOnly("waits for time-outs"),
     async () => {
       await using world = await openWorld(cluster);
       await world.apply("f", specOf(world));

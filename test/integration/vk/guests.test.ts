@@ -6,11 +6,11 @@ import { test } from "node:test";
 import { Fault } from "@cocoon/core";
 import {
   eventually,
+  fullTierOnly,
   ownControlPlane,
   runCommand,
   sharedControlPlane,
   temporaryDirectory,
-  tier,
 } from "@cocoon/testkit";
 import { startMetricsServer } from "../../peers/metrics-server.ts";
 import { demoMachine, demoPod, newClients, openRealGuest, openRealNode, reaches } from "./real-guest.ts";
@@ -100,8 +100,7 @@ async function measured(): Promise<void> {
   );
 }
 
-if (tier() === "full") {
-  test("commands run by SSH in a guest without agent, with their exit codes and input", bySsh);
-  test("guests are cloned from the registry, by what it holds, and from a directory", cloned);
-  test("metrics-server sees machines and node, and kubectl top shows them", measured);
-} else test("real guests by SSH, cloned and measured run in the full tier", () => assert.ok(true));
+const slow = fullTierOnly("several real guests, metrics-server built from source");
+test("commands run by SSH in a guest without agent, with their exit codes and input", slow, bySsh);
+test("guests are cloned from the registry, by what it holds, and from a directory", slow, cloned);
+test("metrics-server sees machines and node, and kubectl top shows them", slow, measured);

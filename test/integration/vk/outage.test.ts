@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sleep } from "@cocoon/core";
-import { eventually, ownControlPlane, tier } from "@cocoon/testkit";
+import { eventually, fullTierOnly, ownControlPlane } from "@cocoon/testkit";
 import { machinePod, mark, openWorld, runMachine, soulOf, type World } from "./test-vk.ts";
 
 const timeoutMs = 120_000;
@@ -117,13 +117,14 @@ async function controllersBeginAnew(): Promise<void> {
   assert.equal(node.host.vms.size, 0);
 }
 
-if (tier() === "full") {
-  test(
-    "the API server is away for two minutes: machines go on, and what happened is caught up",
-    apiServerAway,
-  );
-  test(
-    "a replica that sleeps outlives its controllers' restarts: no other pod is made",
-    controllersBeginAnew,
-  );
-} else test("outages of the control plane run in the full tier", () => assert.ok(true));
+const slow = fullTierOnly("waits for minutes by its nature");
+test(
+  "the API server is away for two minutes: machines go on, and what happened is caught up",
+  slow,
+  apiServerAway,
+);
+test(
+  "a replica that sleeps outlives its controllers' restarts: no other pod is made",
+  slow,
+  controllersBeginAnew,
+);

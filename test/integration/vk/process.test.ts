@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { eventually, sharedControlPlane, tier } from "@cocoon/testkit";
+import { eventually, fullTierOnly, sharedControlPlane, tier } from "@cocoon/testkit";
 import { demoMachine, demoPod, reaches } from "./real-guest.ts";
 import { openWorld } from "./test-vk.ts";
 import { openVkHost, type VkHost } from "./vk-process.ts";
@@ -162,10 +162,7 @@ async function manyMachines(): Promise<void> {
   assert.deepEqual(await other.guestPids(), []);
 }
 
-if (tier() === "full")
-  test("twenty machines outlive their kubelet and are adopted by the next", manyMachines);
-
-if (tier() === "full") test("the same machines by an external cocoon command", byTheCommand);
-
-if (tier() === "full")
-  test("asleep on one host, awake on another with a store of its own", moveToAnotherHost);
+const slow = fullTierOnly("many real guests");
+test("twenty machines outlive their kubelet and are adopted by the next", slow, manyMachines);
+test("the same machines by an external cocoon command", slow, byTheCommand);
+test("asleep on one host, awake on another with a store of its own", slow, moveToAnotherHost);

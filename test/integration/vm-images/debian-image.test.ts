@@ -1,7 +1,7 @@
 /** A Debian as others publish it: boot loader, systemd, cloud-init, sshd. What the small demo image cannot show. */
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
-import { eventually, tier } from "@cocoon/testkit";
+import { eventually, fullTierOnly } from "@cocoon/testkit";
 import { debianImageName, type BootableImage } from "@cocoon/vm";
 import { bootGuest, runIn, testLibrary } from "./boot-guest.ts";
 
@@ -9,7 +9,7 @@ const library = testLibrary();
 const signal = AbortSignal.timeout(1_800_000);
 let image: BootableImage;
 
-const skip = tier() === "small" && "builds and boots a whole Debian, minutes under emulation: see test:full";
+const { skip } = fullTierOnly("builds and boots a whole Debian");
 
 before(async () => {
   if (skip) return;

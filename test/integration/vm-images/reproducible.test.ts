@@ -6,10 +6,10 @@ import { chmod, chown, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
-import { temporaryDirectory, tier } from "@cocoon/testkit";
+import { fullTierOnly, temporaryDirectory } from "@cocoon/testkit";
 import { ensureDemoImage } from "@cocoon/vm";
 
-const skip = tier() === "small" && "fetches and builds everything twice: see test:full";
+const { skip } = fullTierOnly("fetches and builds everything twice");
 const module = join(import.meta.dirname, "../../../packages/vm/src/images/index.ts");
 const nobody = 65_534;
 

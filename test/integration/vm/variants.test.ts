@@ -5,7 +5,7 @@ import { chown, cp, mkdir, readFile, readdir, rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { temporaryDirectory, tier } from "@cocoon/testkit";
+import { fullTierOnly, temporaryDirectory } from "@cocoon/testkit";
 import { demoImageName, openImageLibrary } from "@cocoon/vm";
 import { imageDirectory, leftoversIn, openQemuHarness } from "./qemu-harness.ts";
 
@@ -102,13 +102,9 @@ test("everything works without privilege", { timeout: 600_000 }, async () => {
   assert.deepEqual(await leftoversIn(root), []);
 });
 
-// Filling a disk from inside an emulated guest takes minutes: the full tier only, and the run says so.
-if (tier() === "small") console.log("# full tier only: a full disk; chains of layers stay short");
-const inFullTier = tier() === "full" ? test : () => undefined;
-
-void inFullTier(
+test(
   "a full disk refuses a save, freezes a guest that fills it, and both go on once there is room",
-  { timeout: 600_000 },
+  { timeout: 600_000, ...fullTierOnly("filling a disk from inside an emulated guest takes long") },
   async () => {
     await using directory = await temporaryDirectory();
     await openImageLibrary({ directory: imageDirectory() }).pull(demoImageName, { signal });
@@ -146,9 +142,9 @@ void inFullTier(
   },
 );
 
-void inFullTier(
+test(
   "a machine that is saved and cloned again and again keeps short chains of layers",
-  { timeout: 600_000 },
+  { timeout: 600_000, ...fullTierOnly("many generations of one machine") },
   async () => {
     await using harness = await openQemuHarness({ signal });
     const { runtime } = harness;

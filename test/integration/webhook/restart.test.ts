@@ -4,7 +4,7 @@ import { after, before, test } from "node:test";
 import { annotation } from "@cocoon/contract";
 import { messageOf, sleep } from "@cocoon/core";
 import { pods, secrets, type KubeConnection, type Pod } from "@cocoon/kube";
-import { eventually, ownControlPlane, tier, type OwnControlPlane } from "@cocoon/testkit";
+import { type OwnControlPlane, eventually, fullTierOnly, ownControlPlane } from "@cocoon/testkit";
 import { startTestNodes } from "./nodes.ts";
 import { machinePod, podsOf } from "./objects.ts";
 import { buildWorld, type WebhookWorld } from "./world.ts";
@@ -16,12 +16,10 @@ const signal = new AbortController().signal;
 const patient = { timeoutMs: 180_000, intervalMs: 100 };
 const env = { WEBHOOK_LAME_DUCK: "2s" };
 
-// A minute of traffic against a control plane of its own: the full tier only, and the run says so.
-const isFull = tier() === "full";
-if (!isFull) console.log("# full tier only: restarts and rotation of the webhook under traffic");
+const { skip } = fullTierOnly("a minute of traffic against a control plane of its own");
 
 before(async () => {
-  if (!isFull) return;
+  if (skip) return;
   cluster = stack.use(await ownControlPlane());
   world = stack.use(await buildWorld(cluster));
   stack.use(await startTestNodes({ client: world.client, names: ["node-a", "node-b"] }));
@@ -68,64 +66,56 @@ function startTraffic(client: KubeConnection, namespace: string): Traffic {
   };
 }
 
-test(
-  "restarts and rotation under traffic: zero wrong admissions",
-  { timeout: 900_000, skip: !isFull },
-  async (t) => {
-    await using namespace = await world.cluster.newNamespace();
-    const ns = namespace.name;
-    const first = await world.addReplica("one", env);
-    await world.addReplica("two", env);
-    const traffic = startTraffic(world.client, ns);
-    stack.defer(() => traffic.stop());
-    const more = async (count: number) => {
-      const from = traffic.created.length;
-      await eventually(() => assert.ok(traffic.created.length >= from + count), patient);
-    };
-    await more(20);
+test("restarts and rotation under traffic: zero wrong admissions", { timeout: 900_000, skip }, async (t) => {
+  await using namespace = await world.cluster.newNamespace();
+  const ns = namespace.name;
+  const first = await world.addReplica("one", env);
+  await world.addReplica("two", env);
+  const traffic = startTraffic(world.client, ns);
+  stack.defer(() => traffic.stop());
+  const more = async (count: number) => {
+    const from = traffic.created.length;
+    await eventually(() => assert.ok(traffic.created.length >= from + count), patient);
+  };
+  await more(20);
 
-    world.retire(first);
-    await first.kill("SIGTERM");
-    await more(10);
-    const third = await world.addReplica("three", env);
-    await more(20);
-    assert.deepEqual(traffic.failures, [], "a replica that leaves and one that comes go unnoticed");
+  world.retire(first);
+  await first.kill("SIGTERM");
+  await more(10);
+  const third = await world.addReplica("three", env);
+  await more(20);
+  assert.deepEqual(traffic.failures, [], "a replica that leaves and one that comes go unnoticed");
 
-    const before = await world.client.get(
-      secrets,
-      { namespace: "cocoon-system", name: "cocoon-webhook-tls" },
-      { signal },
-    );
-    await world.client.delete(
-      secrets,
-      { namespace: "cocoon-system", name: "cocoon-webhook-tls" },
-      { signal },
-    );
-    await eventually(async () => {
-      const key = { namespace: "cocoon-system", name: "cocoon-webhook-tls" };
-      const now = await world.client.get(secrets, key, { signal });
-      assert.notEqual(now.data?.["tls.crt"], before.data?.["tls.crt"]);
-    }, patient);
-    await more(20);
-    assert.deepEqual(traffic.failures, [], "a new authority goes unnoticed");
+  const before = await world.client.get(
+    secrets,
+    { namespace: "cocoon-system", name: "cocoon-webhook-tls" },
+    { signal },
+  );
+  await world.client.delete(secrets, { namespace: "cocoon-system", name: "cocoon-webhook-tls" }, { signal });
+  await eventually(async () => {
+    const key = { namespace: "cocoon-system", name: "cocoon-webhook-tls" };
+    const now = await world.client.get(secrets, key, { signal });
+    assert.notEqual(now.data?.["tls.crt"], before.data?.["tls.crt"]);
+  }, patient);
+  await more(20);
+  assert.deepEqual(traffic.failures, [], "a new authority goes unnoticed");
 
-    await cluster.stop("kube-apiserver", { hard: true });
-    await sleep(500, { signal });
-    await cluster.start();
-    const missed = traffic.failures.length;
-    await third.kill("SIGKILL");
-    world.retire(third);
-    await world.addReplica("four", env);
-    await more(20);
-    await traffic.stop();
-    t.diagnostic(`${traffic.created.length} pods, ${missed} refused while the API server was away`);
+  await cluster.stop("kube-apiserver", { hard: true });
+  await sleep(500, { signal });
+  await cluster.start();
+  const missed = traffic.failures.length;
+  await third.kill("SIGKILL");
+  world.retire(third);
+  await world.addReplica("four", env);
+  await more(20);
+  await traffic.stop();
+  t.diagnostic(`${traffic.created.length} pods, ${missed} refused while the API server was away`);
 
-    assert.deepEqual(traffic.wrong, []);
-    const found = await podsOf(world.client, ns);
-    const names = found.map(({ vmName }) => vmName);
-    assert.equal(new Set(names).size, names.length);
-    for (const { name, vmName } of found) assert.equal(vmName, `vk-${ns}-${name}`);
-    const held = new Set((await world.entries()).map(({ vmName }) => vmName));
-    for (const name of names) assert.ok(held.has(name), `${name} is in the store`);
-  },
-);
+  assert.deepEqual(traffic.wrong, []);
+  const found = await podsOf(world.client, ns);
+  const names = found.map(({ vmName }) => vmName);
+  assert.equal(new Set(names).size, names.length);
+  for (const { name, vmName } of found) assert.equal(vmName, `vk-${ns}-${name}`);
+  const held = new Set((await world.entries()).map(({ vmName }) => vmName));
+  for (const name of names) assert.ok(held.has(name), `${name} is in the store`);
+});

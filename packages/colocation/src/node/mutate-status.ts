@@ -3,13 +3,8 @@
  * cannot report its status loses its node, so what cannot be read is left as it is, with a warning.
  */
 import { compareQuantities, type Quantity } from "@cocoon/core/quantity";
-import {
-  allow,
-  allowWithPatch,
-  difference,
-  type AdmissionHandler,
-  type Verdict,
-} from "@cocoon/kube/admission";
+import { diffJson } from "@cocoon/core/json-patch";
+import { allow, allowWithPatch, type AdmissionHandler, type Verdict } from "@cocoon/kube/admission";
 import { objectOf, oldObjectOf, owning, type Owned } from "../handlers.ts";
 import { child, copyJson, own, put, readObject, readTexts, type Json, type ReadonlyJson } from "../json.ts";
 import { ratioAnnotation, rawAllocatableAnnotation } from "../keys.ts";
@@ -32,7 +27,7 @@ interface Amplified {
 
 function mutate(object: ReadonlyJson, old: ReadonlyJson): Verdict {
   const { node, warnings } = amplifyNode(object, old);
-  return allowWithPatch(difference(object, node), warnings.length > 0 ? { warnings } : {});
+  return allowWithPatch(diffJson(object, node), warnings.length > 0 ? { warnings } : {});
 }
 
 function amplifyNode(object: ReadonlyJson, old: ReadonlyJson): Amplified {

@@ -2,10 +2,10 @@
 import { isMachinePod } from "@cocoon/contract";
 import type { Logger } from "@cocoon/core";
 import { matchesLabels } from "@cocoon/core/label-selector";
+import { diffJson } from "@cocoon/core/json-patch";
 import {
   allow,
   allowWithPatch,
-  difference,
   type AdmissionHandler,
   type AdmissionRequest,
   type Verdict,
@@ -73,7 +73,7 @@ async function create(
     timed("ExtendedResourceSpec", operation, () => writeExtendedSpec(pod, now()));
   if (gates.MultiQuotaTree) timed("MultiQuotaTree", operation, () => addTreeAffinity(pod, now(), view));
   if (!gates.DisableDeviceResourceSpec) timed("DeviceResourceSpec", operation, () => spellOutDevices(pod));
-  return allowWithPatch(difference(request.object, pod), warnings.length > 0 ? { warnings } : {});
+  return allowWithPatch(diffJson(request.object, pod), warnings.length > 0 ? { warnings } : {});
 }
 
 /** What runs already gets labels and annotations, nothing that would move or resize it. */
@@ -90,7 +90,7 @@ async function update(
   const drawn = readDraws(pod);
   for (const profile of profiles)
     if (profile.percent === 100 || drawn[profile.name] === true) applyMetadata(profile, pod);
-  return allowWithPatch(difference(request.object, pod));
+  return allowWithPatch(diffJson(request.object, pod));
 }
 
 interface Matched {

@@ -1,6 +1,7 @@
 /** ElasticQuota CREATE: parent, tree and shared weight are filled in. */
 import { Fault } from "@cocoon/core";
-import { allow, allowWithPatch, difference, type AdmissionHandler } from "@cocoon/kube/admission";
+import { diffJson } from "@cocoon/core/json-patch";
+import { allow, allowWithPatch, type AdmissionHandler } from "@cocoon/kube/admission";
 import { objectOf, owning, type Owned } from "../handlers.ts";
 import {
   child,
@@ -35,7 +36,7 @@ export function quotaMutator(options: QuotaMutatorOptions): AdmissionHandler {
     const quota = copyJson(object) as Json;
     await fillLabels(quota, { name, labels: readTexts(metadata, "labels", "metadata.labels") }, options);
     fillSharedWeight(quota, name, options);
-    return allowWithPatch(difference(object, quota));
+    return allowWithPatch(diffJson(object, quota));
   });
 }
 

@@ -1,13 +1,8 @@
 /** `/mutate-reservation`: the same profiles as for pods, put on the Reservation and its template. */
 import type { Logger } from "@cocoon/core";
 import { matchesLabels } from "@cocoon/core/label-selector";
-import {
-  allow,
-  allowWithPatch,
-  difference,
-  type AdmissionHandler,
-  type Verdict,
-} from "@cocoon/kube/admission";
+import { diffJson } from "@cocoon/core/json-patch";
+import { allow, allowWithPatch, type AdmissionHandler, type Verdict } from "@cocoon/kube/admission";
 import { objectOf, owning, type Owned } from "../handlers.ts";
 import {
   child,
@@ -60,7 +55,7 @@ async function create(
       priorityClass: (name) => classes.get(name),
     });
   }
-  return allowWithPatch(difference(object, reservation));
+  return allowWithPatch(diffJson(object, reservation));
 }
 
 function templateSpec(reservation: Json): Json | undefined {

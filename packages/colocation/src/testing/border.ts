@@ -2,8 +2,8 @@
 import https from "node:https";
 import { createRegistry, Fault, silentLogger } from "@cocoon/core";
 import type { ConfigMap, KubeObject, Node, Pod } from "@cocoon/kube";
+import { applyJsonPatch } from "@cocoon/core/json-patch";
 import {
-  applyPatch,
   startAdmissionServer,
   type AdmissionServer,
   type AdmissionServerOptions,
@@ -242,7 +242,7 @@ export function reviewOf(path: string, request: Readonly<Record<string, unknown>
 export function patched(object: unknown, response: Response): unknown {
   const text = response.patch ? Buffer.from(response.patch, "base64").toString("utf8") : "[]";
   const operations: unknown = JSON.parse(text);
-  return applyPatch(object, operations as never);
+  return applyJsonPatch(object, operations as never);
 }
 
 let versions = 0;

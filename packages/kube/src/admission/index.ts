@@ -17,7 +17,7 @@ export {
   type ObjectReader,
   type TypedRequest,
 } from "./handler.ts";
-export { applyPatch, difference, parsePointer, pointer, setMetadata } from "./json-patch.ts";
+export { setMetadata } from "./set-metadata.ts";
 export type {
   AdmissionRequest,
   GroupVersionKind,

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { test } from "node:test";
 import tls from "node:tls";
 import { count, seededRandom, testSeed } from "@cocoon/testkit";
-import { setMetadata } from "./json-patch.ts";
+import { setMetadata } from "./set-metadata.ts";
 import { allowWithPatch, type AdmissionEndpoint } from "./index.ts";
 import { podReview, startTestServer, testClient } from "./testing/review-client.ts";
 

@@ -6,7 +6,7 @@ import { createLogger, Registry } from "@cocoon/core";
 import { eventually } from "@cocoon/testkit";
 import { PassThrough } from "node:stream";
 import { z } from "zod";
-import { applyPatch } from "./json-patch.ts";
+import { applyJsonPatch } from "@cocoon/core/json-patch";
 import {
   allow,
   allowWithPatch,
@@ -133,7 +133,7 @@ test("reviews of both versions are answered in their own, with the uid copied", 
     assert.equal(response.uid, `u-${version}`);
     assert.equal(response.patchType, "JSONPatch");
     const patch = JSON.parse(Buffer.from(response.patch, "base64").toString()) as [];
-    assert.deepEqual(applyPatch({ metadata: {} }, patch), { metadata: { labels: { seen: "yés" } } });
+    assert.deepEqual(applyJsonPatch({ metadata: {} }, patch), { metadata: { labels: { seen: "yés" } } });
   }
 });
 

@@ -1,6 +1,6 @@
 /** What a handler decides. Plain data, so that deciding can be tested without a server. */
 import type { Fault, FieldCause } from "@cocoon/core";
-import type { JsonPatchOperation } from "../client.ts";
+import type { JsonPatchOperation } from "@cocoon/core/json-patch";
 
 interface Remarks {
   /** Shown to the user by kubectl, one line each; keep them short, the API server cuts at 256 characters. */

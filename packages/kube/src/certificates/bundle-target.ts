@@ -1,12 +1,13 @@
 /** Objects that tell the API server which authorities to trust when it calls us, and how the bundle gets into them. */
 import type { Abortable } from "@cocoon/core";
+import type { JsonPatchOperation } from "@cocoon/core/json-patch";
 import {
   customResourceDefinitions,
   mutatingWebhookConfigurations,
   validatingWebhookConfigurations,
 } from "../builtin.ts";
 import type { WebhookClientConfig, WebhookConfiguration } from "../builtin-objects.ts";
-import type { JsonPatchOperation, KubeClient } from "../client.ts";
+import type { KubeClient } from "../client.ts";
 import type { KubeObject, ResourceType } from "../object.ts";
 import type { WatchedObject } from "./watch-object.ts";
 

@@ -14,7 +14,7 @@ export interface LogRequest {
 }
 
 export async function serveLogs({ provider, target, query, response }: LogRequest): Promise<void> {
-  if (!provider.logs) throw new Fault("notSupported", "501 not implemented");
+  if (!provider.logs) throw new Fault("notSupported", "this node shows no logs");
   const gone = new AbortController();
   response.on("close", () => gone.abort());
   const options = readLogQuery(query, gone.signal);

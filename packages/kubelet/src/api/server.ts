@@ -187,7 +187,7 @@ function podList(items: readonly KubeObject[]): string {
 }
 
 async function stats(provider: PodProvider): ReturnType<NonNullable<PodProvider["stats"]>> {
-  if (!provider.stats) throw new Fault("notSupported", "501 not implemented");
+  if (!provider.stats) throw new Fault("notSupported", "this node measures nothing");
   return provider.stats({ signal: AbortSignal.timeout(30_000) });
 }
 
@@ -198,7 +198,7 @@ async function serveStream(options: KubeletApiOptions, call: Call, upgrade: Upgr
   if (upgrade.socket instanceof Socket) upgrade.socket.setTimeout(0);
   if (route.kind === "portForward") {
     const { pod } = route;
-    if (!provider.portForward) throw new Fault("notSupported", "501 not implemented");
+    if (!provider.portForward) throw new Fault("notSupported", "this node forwards no ports");
     const connect = provider.portForward.bind(provider);
     await servePortForward(upgrade, {
       times,
@@ -230,6 +230,6 @@ function runnerFor(provider: PodProvider, route: Route, query: URLSearchParams):
     return (io) => attach(route.target, io);
   }
   if (route.kind === "exec" || route.kind === "attach")
-    throw new Fault("notSupported", "501 not implemented");
+    throw new Fault("notSupported", `this node has no ${route.kind}`);
   throw new Fault("badRequest", "this path does not take an upgrade");
 }

@@ -1,5 +1,5 @@
 /** From the configuration as people wrote it to the options of a registry; all mistakes name the flag and the fix. */
-import { Fault } from "@cocoon/core";
+import { Fault, readListenAddress, type ListenAddress } from "@cocoon/core";
 import { tryParseQuantity } from "@cocoon/core/quantity";
 import { minUploadIdleMs, type ServeConfig } from "../config.ts";
 import type { QuotaRule } from "../content/quota.ts";
@@ -8,22 +8,8 @@ import type { RegistryOptions } from "../server.ts";
 import { readStorage } from "./storage.ts";
 import { readSso } from "./sso.ts";
 
-export interface Address {
-  readonly host: string;
-  readonly port: number;
-}
-
-/** `:8080`, `host:8080` or `[::1]:8080`; without a host, all addresses. */
-export function readAddress(text: string, flag: string): Address {
-  const match = /^(?:\[(?<v6>[0-9a-fA-F:.]+)\]|(?<host>[^:]*)):(?<port>\d{1,5})$/.exec(text);
-  const port = Number(match?.groups?.["port"]);
-  if (!match || port > 65_535)
-    throw new Fault("invalid", `--${flag}: "${text}" is not of the form [host]:port`);
-  return { host: match.groups?.["v6"] ?? (match.groups?.["host"] || "0.0.0.0"), port };
-}
-
 export function readRegistryOptions(config: ServeConfig): RegistryOptions {
-  const address = readAddress(config.addr, "addr");
+  const address = readListenAddress(config.addr, "--addr");
   const tls = readTls(config, address);
   const sso = readSso(config);
   return {
@@ -56,7 +42,7 @@ function given<K extends string, T>(key: K, value: T | undefined): { [P in K]?: 
   return (value === undefined ? {} : { [key]: value }) as { [P in K]?: T };
 }
 
-function readTls(config: ServeConfig, { host }: Address): RegistryOptions["tls"] {
+function readTls(config: ServeConfig, { host }: ListenAddress): RegistryOptions["tls"] {
   const { tlsCertFile: certFile, tlsKeyFile: keyFile } = config;
   if (certFile !== undefined && keyFile !== undefined) return { certFile, keyFile };
   if (certFile !== undefined || keyFile !== undefined)

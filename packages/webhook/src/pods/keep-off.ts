@@ -1,6 +1,7 @@
 /** Pods that tolerate every taint would land on VM hosts, whose kubelet refuses them: they are kept away. */
 import { nodeLabel } from "@cocoon/contract";
-import type { JsonPatchOperation, Pod } from "@cocoon/kube";
+import type { JsonPatchOperation } from "@cocoon/core/json-patch";
+import type { Pod } from "@cocoon/kube";
 import { requireTerms } from "./patch-pod.ts";
 import type { AdmittedPod } from "./read-pod.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { annotation } from "@cocoon/contract";
-import { applyPatch } from "@cocoon/kube/admission";
+import { applyJsonPatch } from "@cocoon/core/json-patch";
 import type { Pod } from "@cocoon/kube";
 import type { Placement } from "../nodes/placement.ts";
 import type { Entry } from "../store/entry.ts";
@@ -27,7 +27,7 @@ const entry: Entry = {
 
 function patched(object: object, placement: Placement = { node: "n1", pin: "nodeName" }): Pod {
   const pod = readPod(object as Record<string, unknown>);
-  return applyPatch(object, patchPod(pod, { entry, placement })) as Pod;
+  return applyJsonPatch(object, patchPod(pod, { entry, placement })) as Pod;
 }
 
 const base = { metadata: {}, spec: { containers: [{ name: "c", image: "team/x:1" }], tolerations: [] } };
@@ -116,6 +116,6 @@ test("a pin by affinity is added to every alternative that the pod has", () => {
 
 test("a pod that tolerates everything is kept off VM hosts, whatever else it requires", () => {
   const pod = readPod(base);
-  const { spec } = applyPatch(base, keepOffPatch(pod)) as Pod;
+  const { spec } = applyJsonPatch(base, keepOffPatch(pod)) as Pod;
   assert.match(JSON.stringify(spec?.affinity), /cocoon-vm","operator":"DoesNotExist"/);
 });

@@ -1,7 +1,8 @@
 /** The patch of a pod that got a reservation: the machine's name and spec, its node, and what keeps it there. */
 import { annotation, readVmSpec } from "@cocoon/contract";
-import type { JsonPatchOperation, Toleration } from "@cocoon/kube";
-import { pointer } from "@cocoon/kube/admission";
+import type { JsonPatchOperation } from "@cocoon/core/json-patch";
+import type { Toleration } from "@cocoon/kube";
+import { formatPointer } from "@cocoon/core/json-patch";
 import { requiredTermsOf } from "../nodes/pod-shape.ts";
 import type { Granted } from "../store/claim-request.ts";
 import type { AdmittedPod } from "./read-pod.ts";
@@ -27,7 +28,7 @@ function annotationPatch(pod: AdmittedPod, { entry }: Granted): JsonPatchOperati
     wanted[deletionCost] = entry.slot === 0 ? "0" : String(-entry.slot);
   const operations = Object.entries(wanted).map(([key, value]): JsonPatchOperation => ({
     op: "add",
-    path: pointer("metadata", "annotations", key),
+    path: formatPointer(["metadata", "annotations", key]),
     value,
   }));
   if (present) return operations;
