@@ -12,6 +12,8 @@ export interface ManyPods {
   readonly pods: number;
   readonly readySeconds: number;
   readonly podsPerSecond: number;
+  /** Processor time of the kubelet from creation to Ready. */
+  readonly cpuMsPerPod: number;
   readonly writesPerPod: Readonly<Record<string, number>>;
   readonly statusMs: { readonly p50: number; readonly p99: number };
   readonly emptyMiB: number;
@@ -34,7 +36,10 @@ interface Worker {
 async function startWorker(args: readonly string[], compileCache: string): Promise<Worker> {
   const script = fileURLToPath(import.meta.resolve("./node-worker.ts"));
   const child = fork(script, [...args], {
-    execArgv: ["--max-semi-space-size=2"],
+    execArgv: [
+      "--max-semi-space-size=2",
+      ...(process.env.PROF ? ["--cpu-prof", "--cpu-prof-dir=/tmp/prof"] : []),
+    ],
     env: { ...process.env, NODE_COMPILE_CACHE: compileCache },
   });
   const ended = once(child, "exit").then((): never => {
@@ -74,6 +79,7 @@ export async function measureManyPods(
     const before = (await worker.ask({ kind: "calls" })).calls ?? {};
     const readySeconds = await createAll(client, { worker, node, pods: options.pods, signal });
     const after = (await worker.ask({ kind: "calls" })).calls ?? {};
+    const ready = await worker.ask({ kind: "usage" });
     const restarts: number[] = [];
     for (let index = 0; index < options.restarts; index += 1) {
       const pod = `m${index}`;
@@ -85,6 +91,7 @@ export async function measureManyPods(
       pods: options.pods,
       readySeconds,
       podsPerSecond: options.pods / readySeconds,
+      cpuMsPerPod: ((ready.cpuMicros ?? 0) - (empty.cpuMicros ?? 0)) / 1_000 / options.pods,
       writesPerPod: perPod(before, after, options.pods),
       statusMs: {
         p50: spreadOf(sorted).median,
@@ -94,7 +101,8 @@ export async function measureManyPods(
       ...idle,
     };
   } finally {
-    worker.kill();
+    if (process.env.PROF) await worker.quit();
+    else worker.kill();
   }
 }
 
