@@ -36,10 +36,7 @@ interface Worker {
 async function startWorker(args: readonly string[], compileCache: string): Promise<Worker> {
   const script = fileURLToPath(import.meta.resolve("./node-worker.ts"));
   const child = fork(script, [...args], {
-    execArgv: [
-      "--max-semi-space-size=2",
-      ...(process.env.PROF ? ["--cpu-prof", "--cpu-prof-dir=/tmp/prof"] : []),
-    ],
+    execArgv: ["--max-semi-space-size=2"],
     env: { ...process.env, NODE_COMPILE_CACHE: compileCache },
   });
   const ended = once(child, "exit").then((): never => {
@@ -101,8 +98,7 @@ export async function measureManyPods(
       ...idle,
     };
   } finally {
-    if (process.env.PROF) await worker.quit();
-    else worker.kill();
+    worker.kill();
   }
 }
 
