@@ -21,6 +21,8 @@ export class ConfigMapServer {
   readonly #weather: Weather;
   readonly #watches: { readonly listener: Listener; queue: Promise<void> }[] = [];
   #version = 1;
+  /** What a look at the pods of any namespace finds. */
+  readonly pods: { readonly metadata: { readonly uid: string; readonly annotations: object } }[] = [];
   writes = 0;
   conflicts = 0;
 
@@ -41,8 +43,10 @@ export class ConfigMapServer {
   client(): KubeClient {
     const calls = {
       create: (_type: unknown, object: ConfigMap) => this.#call(() => this.#create(object), true),
-      raw: ({ path, body }: RawRequest) =>
-        this.#call(() => this.#patch(path.slice(path.lastIndexOf("/") + 1), body as ConfigMap), true),
+      raw: ({ method, path, body }: RawRequest) =>
+        method === "GET"
+          ? this.#call(() => this.#listPods(), false)
+          : this.#call(() => this.#patch(path.slice(path.lastIndexOf("/") + 1), body as ConfigMap), true),
       get: (_type: unknown, key: ObjectKey) => this.#call(() => this.#get(key.name), false),
       delete: (_type: unknown, key: ObjectKey) => this.#call(() => this.#delete(key.name), true),
       pages: (_type: unknown, { labelSelector = "" }: { labelSelector?: string }) =>
@@ -91,6 +95,11 @@ export class ConfigMapServer {
       else data[key] = value;
     const annotations = { ...now.metadata.annotations, ...body.metadata.annotations };
     return this.#store({ ...now, metadata: { ...now.metadata, annotations }, data });
+  }
+
+  #listPods(): object {
+    const items = this.pods.map(({ metadata }) => ({ metadata }));
+    return { metadata: { resourceVersion: String(this.#version) }, items };
   }
 
   #get(name: string): ConfigMap {
