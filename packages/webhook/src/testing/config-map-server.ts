@@ -8,6 +8,10 @@ import type { ConfigMap, KubeClient, ObjectKey, RawRequest } from "@cocoon/kube"
 
 type Listener = (event: { readonly kind: "applied" | "deleted"; readonly object: ConfigMap }) => void;
 
+interface DeleteOptions {
+  readonly preconditions?: { readonly resourceVersion?: string };
+}
+
 export interface Weather {
   readonly random: () => number;
   /** Share of writes whose answer is lost although they happened. */
@@ -48,7 +52,8 @@ export class ConfigMapServer {
           ? this.#call(() => this.#listPods(), false)
           : this.#call(() => this.#patch(path.slice(path.lastIndexOf("/") + 1), body as ConfigMap), true),
       get: (_type: unknown, key: ObjectKey) => this.#call(() => this.#get(key.name), false),
-      delete: (_type: unknown, key: ObjectKey) => this.#call(() => this.#delete(key.name), true),
+      delete: (_type: unknown, key: ObjectKey, { preconditions }: DeleteOptions) =>
+        this.#call(() => this.#delete(key.name, preconditions?.resourceVersion), true),
       pages: (_type: unknown, { labelSelector = "" }: { labelSelector?: string }) =>
         this.#pages(labelSelector),
     };
@@ -108,8 +113,12 @@ export class ConfigMapServer {
     return object;
   }
 
-  #delete(name: string): void {
+  #delete(name: string, version: string | undefined): void {
     const object = this.#get(name);
+    if (version !== undefined && version !== object.metadata.resourceVersion) {
+      this.conflicts += 1;
+      throw new Fault("conflict", `${name} has changed`);
+    }
     this.#objects.delete(name);
     this.#version += 1;
     const metadata = { ...object.metadata, resourceVersion: String(this.#version) };
