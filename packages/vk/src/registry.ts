@@ -16,6 +16,7 @@ export async function openRegistryOf(config: VkConfig, log: Logger): Promise<Reg
     address,
     token: config.epochToken,
     dockerConfig: config.dockerConfig,
+    google: { file: config.googleApplicationCredentials, metadataHost: config.gceMetadataHost },
     caFile: config.epochCaCert,
   });
   return {

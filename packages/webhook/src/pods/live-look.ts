@@ -20,7 +20,7 @@ const metadataOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.i
 const pageSize = 500;
 const timeoutMs = 5_000;
 
-export interface LookedPod {
+interface LookedPod {
   readonly uid: string;
   readonly annotations: Readonly<Record<string, string>>;
 }
