@@ -45,15 +45,13 @@ interface Service {
 
 const idleQueue = { ready: 0, delayed: 0, running: 0, unfinishedMs: 0, longestRunningMs: 0 };
 
-function controllerAndClient(registry: Registry): void {
+function controllers(registry: Registry): void {
   controllerMetrics(registry, {
     name: "example",
     concurrency: 1,
     stats: () => idleQueue,
     failing: () => ({ retrying: 0, terminal: 0 }),
   });
-  requestMetrics(registry);
-  eventCounter(registry);
 }
 
 const certificate = { daysToExpiry: () => 0, readiness: () => undefined };
@@ -65,7 +63,7 @@ const services: readonly Service[] = [
     fill: (registry) => {
       createVkMetrics(registry);
       createUsageMetrics(registry, { seats: () => [], rootDirectory: "/" } as never);
-      controllerAndClient(registry);
+      controllers(registry);
     },
   },
   {
@@ -73,7 +71,9 @@ const services: readonly Service[] = [
     where: "`METRICS_ADDR`",
     fill: (registry) => {
       operatorMetrics(registry);
-      controllerAndClient(registry);
+      controllers(registry);
+      requestMetrics(registry);
+      eventCounter(registry);
       statusGauge(registry, "example");
     },
   },
@@ -96,8 +96,6 @@ const services: readonly Service[] = [
       createColocationMetrics(registry);
       createAdmissionMetrics(registry, "cocoon_colocation_admission");
       exportCertificateMetrics(registry, certificate, "cocoon_colocation_certificate");
-      requestMetrics(registry);
-      statusGauge(registry, "example");
     },
   },
   {
