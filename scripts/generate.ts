@@ -7,12 +7,26 @@
 import { globSync } from "node:fs";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { apiReference } from "./generate/api-reference.ts";
 import { colocationInstallation } from "./generate/colocation-manifests.ts";
 import { crds } from "./generate/custom-resource-definitions.ts";
+import { errorsReference } from "./generate/errors-reference.ts";
+import { eventsReference } from "./generate/events-reference.ts";
 import type { Generator } from "./generate/generator.ts";
 import { metadataReference } from "./generate/metadata-reference.ts";
+import { metricsReference } from "./generate/metrics-reference.ts";
+import { settingsReference } from "./generate/settings-reference.ts";
 
-const generators: readonly Generator[] = [crds, metadataReference, colocationInstallation];
+const generators: readonly Generator[] = [
+  crds,
+  metadataReference,
+  colocationInstallation,
+  apiReference,
+  settingsReference,
+  metricsReference,
+  eventsReference,
+  errorsReference,
+];
 
 const root = join(import.meta.dirname, "..");
 

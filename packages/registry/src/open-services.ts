@@ -141,7 +141,7 @@ function openUploads(
   });
 }
 
-function metricsOf(uploads: UploadSpool): RegistryMetrics {
+export function metricsOf(uploads: Pick<UploadSpool, "openSessions">): RegistryMetrics {
   const metrics = new RegistryMetrics();
   metrics.watch(
     "epoch_uploads_open",

@@ -4,6 +4,7 @@ import type { Command } from "commander";
 export function addCommands(program: Command): void {
   addLifecycleCommands(program);
   addLookCommands(program);
+  addEnvCommand(program);
 }
 
 function addLifecycleCommands(program: Command): void {
@@ -97,4 +98,12 @@ function addLookCommands(program: Command): void {
     .command("version")
     .description("version, revision and build time")
     .action(async () => (await import("./version.ts")).version());
+}
+
+function addEnvCommand(program: Command): void {
+  program
+    .command("env")
+    .description("lines for eval: this shell's kubectl is then the cluster's")
+    .addHelpText("after", '\nExamples:\n  eval "$(cocoonctl env)"')
+    .action(async (_options, command: Command) => (await import("./env.ts")).env(command.optsWithGlobals()));
 }
