@@ -1,15 +1,23 @@
 #!/usr/bin/env node
-/** cocoonctl: brings the platform up on one machine and speaks to it. Also runs as `kubectl cocoon`. */
-import { versionText } from "@cocoon/core/version";
-import { Command } from "commander";
-import { addCommands } from "./commands/index.ts";
-import { runCli } from "./run-cli.ts";
+/**
+ * cocoonctl: brings the platform up on one machine and speaks to it, or to any cluster. Installed as `kubectl-cocoon` it is
+ * `kubectl cocoon`. Compiled code is kept between runs, so everything else is loaded after that was switched on.
+ */
+import { enableCompileCache } from "node:module";
+import { homedir } from "node:os";
+import { join } from "node:path";
 
-const program = new Command("cocoonctl")
-  .description("MicroVMs as Kubernetes pods: bring the platform up, look at it, take it down")
-  .version(versionText("cocoonctl").trim(), "--version", "version, revision and build time")
-  .option("--dir <path>", "where the cluster of this machine lives (env COCOON_HOME)")
-  .showHelpAfterError("(--help shows what there is)")
-  .configureHelp({ showGlobalOptions: true });
-addCommands(program);
-await runCli(program);
+// A directory of the user's own: what is in it is run.
+const cache =
+  process.env["COCOON_CACHE"] ?? join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "cocoon");
+enableCompileCache(join(cache, "compiled"));
+const { commandName } = await import("./invocation.ts");
+const name = commandName();
+if (process.argv.length === 3 && process.argv[2] === "--version") {
+  const { versionText } = await import("@cocoon/core/version");
+  process.stdout.write(versionText(name));
+} else {
+  const { buildProgram } = await import("./program.ts");
+  const { runCli } = await import("./run-cli.ts");
+  await runCli(buildProgram(name));
+}

@@ -1,0 +1,73 @@
+/**
+ * The cluster that a command speaks to. `--kubeconfig` and `--context` name it. Without them `cocoonctl` means the
+ * platform of this machine where `up` made one, and `kubectl cocoon` means what kubectl itself means; else the usual
+ * rules hold (KUBECONFIG, ~/.kube/config, a pod's service account).
+ */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { abortOnSignals } from "@cocoon/core";
+import { openKubeClient, readKubeEnvironment, type KubeConnection } from "@cocoon/kube";
+import { homeDirectory, type Environment, type HomeOptions } from "../home.ts";
+import { isKubectlPlugin } from "../invocation.ts";
+
+export interface ClusterOptions extends HomeOptions {
+  readonly kubeconfig?: string;
+  readonly context?: string;
+  readonly namespace?: string;
+  readonly allNamespaces?: boolean;
+}
+
+export interface ClusterTarget {
+  readonly kubeconfig?: string;
+  readonly context?: string;
+  /** Directory of the platform of this machine, when that is the cluster. */
+  readonly home?: string;
+}
+
+export interface Session extends AsyncDisposable {
+  readonly client: KubeConnection;
+  /** The one that is meant where none is named. */
+  readonly namespace: string;
+  readonly signal: AbortSignal;
+  readonly target: ClusterTarget;
+}
+
+export async function openSession(options: ClusterOptions): Promise<Session> {
+  const signal = abortOnSignals();
+  const target = await chooseTarget(options, process.env);
+  const { kubeconfig, context } = target;
+  const client = await openKubeClient({
+    signal,
+    ...(kubeconfig ? { kubeconfig } : {}),
+    ...(context ? { context } : {}),
+  });
+  return {
+    client,
+    namespace: options.namespace ?? client.target.namespace ?? "default",
+    signal,
+    target,
+    [Symbol.asyncDispose]: () => client[Symbol.asyncDispose](),
+  };
+}
+
+export async function chooseTarget(options: ClusterOptions, env: Environment): Promise<ClusterTarget> {
+  const { kubeconfig, context } = options;
+  if (kubeconfig || context)
+    return { ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) };
+  if (isKubectlPlugin() && hasOwnKubeconfig()) return {};
+  const home = homeDirectory(options, env);
+  if (!["cluster.json", "external-cluster.json"].some((name) => existsSync(join(home, name)))) return {};
+  const { knownPlatform } = await import("../platform.ts");
+  const platform = await knownPlatform(home, env);
+  if (!platform) return {};
+  return {
+    kubeconfig: platform.kubeconfig,
+    ...(platform.context ? { context: platform.context } : {}),
+    home,
+  };
+}
+
+function hasOwnKubeconfig(): boolean {
+  const { kubeconfig, homeKubeconfig } = readKubeEnvironment();
+  return kubeconfig !== undefined || existsSync(homeKubeconfig);
+}
