@@ -7,12 +7,13 @@
 import { globSync } from "node:fs";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { cliReference } from "./generate/cli-reference.ts";
 import { colocationInstallation } from "./generate/colocation-manifests.ts";
 import { crds } from "./generate/custom-resource-definitions.ts";
 import type { Generator } from "./generate/generator.ts";
 import { metadataReference } from "./generate/metadata-reference.ts";
 
-const generators: readonly Generator[] = [crds, metadataReference, colocationInstallation];
+const generators: readonly Generator[] = [crds, metadataReference, colocationInstallation, cliReference];
 
 const root = join(import.meta.dirname, "..");
 

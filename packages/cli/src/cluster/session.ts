@@ -5,10 +5,11 @@
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { abortOnSignals } from "@cocoon/core";
+import { abortOnSignals, isFault } from "@cocoon/core";
 import { openKubeClient, readKubeEnvironment, type KubeConnection } from "@cocoon/kube";
 import { homeDirectory, type Environment, type HomeOptions } from "../home.ts";
 import { isKubectlPlugin } from "../invocation.ts";
+import { exitCode, Quit } from "../run-cli.ts";
 
 export interface ClusterOptions extends HomeOptions {
   readonly kubeconfig?: string;
@@ -41,6 +42,7 @@ export async function openSession(options: ClusterOptions): Promise<Session> {
     ...(kubeconfig ? { kubeconfig } : {}),
     ...(context ? { context } : {}),
   });
+  if (target.home !== undefined) await assertUp(client, target.home, signal);
   return {
     client,
     namespace: options.namespace ?? client.target.namespace ?? "default",
@@ -48,6 +50,20 @@ export async function openSession(options: ClusterOptions): Promise<Session> {
     target,
     [Symbol.asyncDispose]: () => client[Symbol.asyncDispose](),
   };
+}
+
+/** The platform of this machine may be down: that has a fix, and an exit code of its own. */
+async function assertUp(client: KubeConnection, home: string, signal: AbortSignal): Promise<void> {
+  try {
+    await client.raw({ method: "GET", path: "/version", signal, timeoutMs: 10_000 });
+  } catch (error) {
+    await client[Symbol.asyncDispose]();
+    if (!isFault(error, "unavailable")) throw error;
+    process.stderr.write(
+      `The platform in ${home} is not running. Start it with: npm run up (or name another cluster with --kubeconfig)\n`,
+    );
+    throw new Quit(exitCode.notRunning);
+  }
 }
 
 export async function chooseTarget(options: ClusterOptions, env: Environment): Promise<ClusterTarget> {
