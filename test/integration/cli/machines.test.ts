@@ -17,11 +17,11 @@ const main = join(root, "packages/cli/src/main.ts");
 interface Tool {
   readonly world: TestWorld;
   /** Runs a command in the world's namespace; whatever it exits with. */
-  run(...args: readonly string[]): Promise<CommandResult>;
+  readonly run: (...args: readonly string[]) => Promise<CommandResult>;
   /** The same, and it must succeed: its standard output. */
-  ok(...args: readonly string[]): Promise<string>;
+  readonly ok: (...args: readonly string[]) => Promise<string>;
   /** The same, and it must fail so: its standard error. */
-  fails(code: number, ...args: readonly string[]): Promise<string>;
+  readonly fails: (code: number, ...args: readonly string[]) => Promise<string>;
 }
 
 async function toolFor(world: TestWorld): Promise<Tool> {
@@ -203,6 +203,7 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     );
     assert.match(await ok("get"), /demo-0: failed: told to fail\n/);
     world.kubelet.failing.clear();
+    world.kubelet.speak();
     await ok("hibernate", "demo-0");
   });
 

@@ -17,7 +17,7 @@ import {
 import type { Pod } from "@cocoon/kube";
 import type { SetObject } from "./kinds.ts";
 
-export type MachineState =
+type MachineState =
   | "ready"
   | "not ready"
   | "pending"
@@ -117,14 +117,18 @@ function amounts({ cpu = "", memory = "" }: Amounts): Pick<MachineRow, "cpu" | "
   return { cpu: String(cpu), memory: String(memory) };
 }
 
+function amountsOf({ spec }: SetObject): Pick<MachineRow, "cpu" | "memory"> {
+  const { limits, requests } = spec?.agent.resources ?? {};
+  return amounts({ ...limits, ...requests });
+}
+
 const noPodYet = "it has no pod yet; `events` may tell why";
 
 /** A seat that was given up while its machine sleeps: only the set remembers it. */
-function rowOfStatus({ metadata, spec }: SetObject, machine: MachineStatus): MachineRow {
-  const { namespace = "", name: set = "", creationTimestamp: createdAt = "" } = metadata;
+function rowOfStatus(owner: SetObject, machine: MachineStatus): MachineRow {
+  const { namespace = "", name: set = "", creationTimestamp: createdAt = "" } = owner.metadata;
   const { podName: name = "", nodeName: node = "", vmName = "", snapshotDigest: snapshot = "" } = machine;
   const asleep = machine.lifecycleState === "hibernated";
-  const agent = spec?.agent;
   return {
     namespace,
     name,
@@ -133,12 +137,12 @@ function rowOfStatus({ metadata, spec }: SetObject, machine: MachineStatus): Mac
     state: asleep ? "asleep" : "pending",
     node,
     ip: "",
-    ...amounts({ ...agent?.resources?.limits, ...agent?.resources?.requests }),
+    ...amountsOf(owner),
     snapshot,
     createdAt,
     vmName,
     vmId: "",
-    image: agent?.image ?? "",
+    image: owner.spec?.agent.image ?? "",
     message: asleep ? "" : noPodYet,
   };
 }

@@ -66,7 +66,7 @@ async function assertUp(client: KubeConnection, home: string, signal: AbortSigna
   }
 }
 
-export async function chooseTarget(options: ClusterOptions, env: Environment): Promise<ClusterTarget> {
+async function chooseTarget(options: ClusterOptions, env: Environment): Promise<ClusterTarget> {
   const { kubeconfig, context } = options;
   if (kubeconfig || context)
     return { ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) };

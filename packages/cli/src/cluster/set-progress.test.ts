@@ -22,8 +22,8 @@ function set(status: Status, spec: object = {}): SetObject {
   };
 }
 
-function condition(type: string, reason: string, message: string, status: "True" | "False" = "True") {
-  return { type, status, reason, message, lastTransitionTime: "2026-01-01T00:00:00Z" };
+function condition(type: string, reason: string, message: string) {
+  return { type, status: "True" as const, reason, message, lastTransitionTime: "2026-01-01T00:00:00Z" };
 }
 
 const at = { generation: 5 };
@@ -99,7 +99,7 @@ test("a scale is done when the sub-agents that were asked for are there", () => 
 test("a machine that is not replaced yet keeps a restore waiting", () => {
   const old = set({
     phase: "Running",
-    conditions: [condition("UpToDate", "Outdated", "demo-0: image changed", "False")],
+    conditions: [{ ...condition("UpToDate", "Outdated", "demo-0: image changed"), status: "False" }],
   });
   assert.match(lookRestored(old, at).text, /demo-0: image changed/);
   assert.equal(lookRestored(set({ phase: "Running" }), at).kind, "done");

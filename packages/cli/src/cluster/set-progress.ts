@@ -5,10 +5,7 @@ import type { SetObject } from "./kinds.ts";
 import type { Look } from "./wait.ts";
 
 /** The operator has seen this generation of the spec. */
-export function isCurrent(
-  { status, metadata }: SetObject,
-  generation: number = metadata.generation ?? 0,
-): boolean {
+function isCurrent({ status, metadata }: SetObject, generation: number = metadata.generation ?? 0): boolean {
   return (status?.observedGeneration ?? 0) >= generation;
 }
 

@@ -91,16 +91,16 @@ test("files hold CocoonSets and nothing else", async () => {
 });
 
 test("events of a set are those of its object, its machines, also of the past, and their hibernations", () => {
-  const event = (kind: string, name: string, second: number, type = "Normal"): KubeEvent => ({
+  const event = (kind: string, name: string, second: number): KubeEvent => ({
     metadata: { creationTimestamp: `2026-01-01T00:00:0${second}Z` },
     regarding: { kind, name },
     reason: `r${second}`,
     note: "two\nlines",
-    type,
+    type: "Normal",
   });
   const all = [
     event("Pod", "demo-1", 3),
-    event("CocoonSet", "demo", 1, "Warning"),
+    { ...event("CocoonSet", "demo", 1), type: "Warning" },
     event("Pod", "web", 2),
     event("CocoonHibernation", "demo-1", 4),
     event("Pod", "demo-7", 5),
