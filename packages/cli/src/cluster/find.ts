@@ -5,6 +5,7 @@ import { nodes, pods, type KubeObject, type Node, type Pod, type ResourceType } 
 import { didYouMean } from "../near-names.ts";
 import { cocoonSets, type SetObject } from "./kinds.ts";
 import type { Session } from "./session.ts";
+import { commandName } from "../invocation.ts";
 
 /** Enough for any cluster that a person looks at by hand. */
 const pageSize = 500;
@@ -68,7 +69,7 @@ async function namespacesOf(session: Session, name: string): Promise<string> {
     const all = await listAll(session, cocoonSets, { fieldSelector: `metadata.name=${name}` });
     const [first] = all.map(({ metadata }) => metadata.namespace ?? "");
     return first === undefined
-      ? "; `get sets -A` lists what there is"
+      ? `; \`${commandName()} get sets -A\` lists what there is`
       : `; there is one in namespace ${first}: add -n ${first}`;
   } catch {
     return ""; // a hint only: without the right to look there is none
@@ -113,7 +114,7 @@ export async function findMachine(session: Session, name: string, options: FindM
   if (seat !== undefined && !machines.some((each) => nameOf(each) === name))
     throw new Fault(
       "notFound",
-      `set ${seat} has no pod ${name} now${didYouMean(name, machines.map(nameOf))}; \`get ${seat}\` shows what it has`,
+      `set ${seat} has no pod ${name} now${didYouMean(name, machines.map(nameOf))}; \`${commandName()} get ${seat}\` shows what it has`,
     );
   throw new Fault(
     "notFound",
@@ -133,7 +134,7 @@ function machineOfSet(set: SetObject, machines: readonly Pod[], { mainOfSet }: F
   if (main) return main;
   throw new Fault(
     "unavailable",
-    `set ${name} has no main agent now (${set.status?.phase ?? "its phase is not known yet"})${set.status?.phase === "Suspended" ? "; wake it with: resume " + name : ""}`,
+    `set ${name} has no main agent now (${set.status?.phase ?? "its phase is not known yet"})${set.status?.phase === "Suspended" ? `; wake it with: ${commandName()} resume ${name}` : ""}`,
   );
 }
 

@@ -4,9 +4,10 @@
  * rules hold (KUBECONFIG, ~/.kube/config, a pod's service account).
  */
 import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { clusterLayout } from "@cocoon/controlplane/layout";
 import { abortOnSignals, isFault } from "@cocoon/core";
 import { openKubeClient, readKubeEnvironment, type KubeConnection } from "@cocoon/kube";
+import { readExternalCluster } from "../external-cluster.ts";
 import { homeDirectory, type Environment, type HomeOptions } from "../home.ts";
 import { isKubectlPlugin } from "../invocation.ts";
 import { exitCode, Quit } from "../run-cli.ts";
@@ -71,16 +72,20 @@ async function chooseTarget(options: ClusterOptions, env: Environment): Promise<
   if (kubeconfig || context)
     return { ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) };
   if (isKubectlPlugin() && hasOwnKubeconfig()) return {};
-  const home = homeDirectory(options, env);
-  if (!["cluster.json", "external-cluster.json"].some((name) => existsSync(join(home, name)))) return {};
-  const { knownPlatform } = await import("../platform.ts");
-  const platform = await knownPlatform(home, env);
-  if (!platform) return {};
-  return {
-    kubeconfig: platform.kubeconfig,
-    ...(platform.context ? { context: platform.context } : {}),
-    home,
-  };
+  return platformTarget(homeDirectory(options, env));
+}
+
+/** The platform that `up` made there. Only what says where it is gets read: its parts are of no interest here. */
+async function platformTarget(home: string): Promise<ClusterTarget> {
+  const external = await readExternalCluster(home);
+  if (external)
+    return {
+      kubeconfig: external.kubeconfig,
+      ...(external.context ? { context: external.context } : {}),
+      home,
+    };
+  const { state, kubeconfig } = clusterLayout(home);
+  return existsSync(state) ? { kubeconfig, home } : {};
 }
 
 function hasOwnKubeconfig(): boolean {

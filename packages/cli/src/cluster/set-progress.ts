@@ -3,6 +3,7 @@ import { findCondition } from "@cocoon/contract";
 import { Fault } from "@cocoon/core/fault";
 import type { SetObject } from "./kinds.ts";
 import type { Look } from "./wait.ts";
+import { commandName } from "../invocation.ts";
 
 /** The operator has seen this generation of the spec. */
 function isCurrent({ status, metadata }: SetObject, generation: number = metadata.generation ?? 0): boolean {
@@ -35,7 +36,10 @@ function nameOf({ metadata }: SetObject): string {
 function assertNotFailed(set: SetObject): void {
   if (set.status?.phase !== "Failed" || !isCurrent(set)) return;
   const why = degradation(set)?.message ?? "its main agent failed";
-  throw new Fault("internal", `set ${nameOf(set)} failed: ${why}; \`events ${nameOf(set)}\` tells more`);
+  throw new Fault(
+    "internal",
+    `set ${nameOf(set)} failed: ${why}; \`${commandName()} events ${nameOf(set)}\` tells more`,
+  );
 }
 
 export interface LookOptions {
@@ -105,7 +109,7 @@ function assertNotRefused(set: SetObject): void {
   if (!trouble || !refusals.has(trouble.reason)) return;
   throw new Fault(
     "conflict",
-    `${trouble.message}; name another node, or remove the wish with: migrate ${nameOf(set)} --unpin`,
+    `${trouble.message}; name another node, or remove the wish with: ${commandName()} migrate ${nameOf(set)} --unpin`,
   );
 }
 

@@ -4,7 +4,7 @@ import { annotation, label } from "@cocoon/contract";
 import { assertAwake } from "./assert-awake.ts";
 import { typed } from "./console.ts";
 import { execArguments } from "./exec.ts";
-import { readForwardedPort, sshArguments } from "./ssh.ts";
+import { hostKeyAlias, readForwardedPort, sshArguments } from "./ssh.ts";
 
 const machine = { pod: "demo-0", container: "agent" };
 const shell = ["demo-0", "--container", "agent", "--", "sh", "-l"];
@@ -44,16 +44,22 @@ test("exec without a command is a shell, with a terminal where there is one", ()
   );
 });
 
-test("ssh goes to the forwarded port and remembers the host key by the machine's name", () => {
+test("ssh goes to the forwarded port and remembers the host key for the machine of that set", () => {
   const args = sshArguments({
     localPort: 4022,
-    vm: "vk-team-demo-0",
+    hostKeyAlias: "demo-0.uid",
     command: ["uptime"],
     options: { login: "root", identity: "key" },
   });
   assert.deepEqual(args.slice(0, 6), ["-p", "4022", "-l", "root", "-i", "key"]);
-  assert.ok(args.includes("HostKeyAlias=vk-team-demo-0"));
+  assert.ok(args.includes("HostKeyAlias=demo-0.uid"));
   assert.deepEqual(args.slice(-3), ["127.0.0.1", "--", "uptime"]);
+  const owner = { apiVersion: "x", kind: "CocoonSet", name: "demo", uid: "set-uid" };
+  assert.equal(
+    hostKeyAlias({ metadata: { name: "demo-0", uid: "u", ownerReferences: [owner] } }),
+    "demo-0.set-uid",
+  );
+  assert.equal(hostKeyAlias({ metadata: { name: "alone", uid: "u" } }), "alone.u");
   assert.equal(readForwardedPort("Forwarding from 127.0.0.1:40531 -> 22"), 40_531);
   assert.equal(readForwardedPort("Handling connection for 40531"), undefined);
 });
@@ -69,7 +75,10 @@ test("a machine that sleeps is not reached, and the way to wake it is said", () 
     spec: { nodeName: "a", containers: [] },
   });
   const sleeps = { [annotation.lifecycleState]: "hibernated", [annotation.hibernate]: "true" };
-  assert.throws(() => assertAwake(pod(sleeps)), /demo-1 sleeps; wake it first: wake demo-1, or resume demo/);
+  assert.throws(
+    () => assertAwake(pod(sleeps)),
+    /demo-1 sleeps; wake it first: cocoonctl wake demo-1, or resume demo/,
+  );
   assert.throws(() => assertAwake(pod({})), /demo-1 is pending \(node a has not reported/);
   assert.doesNotThrow(() => assertAwake(pod({ [annotation.lifecycleState]: "ready" })));
 });

@@ -1,7 +1,8 @@
 /**
  * ssh: a port of this host is forwarded to the guest's SSH port through the API server, and ssh goes there. So it works
  * wherever kubectl works, also where the guest's network cannot be reached. The forward listens on loopback and ends with
- * ssh; whoever finds it meets the guest's own authentication. The host key is remembered under the machine's name.
+ * ssh; whoever finds it meets the guest's own authentication. The host key is remembered for the machine, wherever it runs:
+ * by its name and its set, because names come back in other clusters.
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -11,6 +12,7 @@ import { Fault, withDeadline } from "@cocoon/core";
 import type { Pod } from "@cocoon/kube";
 import { findMachine, nameOf } from "../cluster/find.ts";
 import { openSession, type ClusterOptions, type Session } from "../cluster/session.ts";
+import { commandName } from "../invocation.ts";
 import { Quit } from "../run-cli.ts";
 import { assertAwake } from "./assert-awake.ts";
 import { exitCodeOf, kubectlFor, startKubectl } from "./kubectl-program.ts";
@@ -32,8 +34,7 @@ export async function ssh(name: string, command: readonly string[], options: Ssh
   await using stack = new AsyncDisposableStack();
   const forward = await startForward(session, pod, guestPort);
   stack.defer(() => void forward.child.kill("SIGTERM"));
-  const vm = readText(pod.metadata.annotations, annotation.vmName) || nameOf(pod);
-  const args = sshArguments({ localPort: forward.port, vm, command, options });
+  const args = sshArguments({ localPort: forward.port, hostKeyAlias: hostKeyAlias(pod), command, options });
   const child = spawn("ssh", args, { stdio: "inherit" });
   try {
     await once(child, "spawn");
@@ -45,7 +46,7 @@ export async function ssh(name: string, command: readonly string[], options: Ssh
   const code = await exitCodeOf(child);
   if (code === sshFailed)
     process.stderr.write(
-      `ssh could not connect or log in. Does the guest run an SSH server, and does it know your key? \`exec ${nameOf(pod)}\` needs neither.\n`,
+      `ssh could not connect or log in. The guest needs an SSH server that knows your key; give it yours with:\n  ${commandName()} exec -i ${nameOf(pod)} -- sh -c 'umask 77; mkdir -p ~/.ssh; cat >> ~/.ssh/authorized_keys' < ~/.ssh/id_ed25519.pub\n`,
     );
   throw new Quit(code);
 }
@@ -67,14 +68,19 @@ function assertLinux({ metadata }: Pod): void {
     );
 }
 
+export function hostKeyAlias({ metadata }: Pod): string {
+  const [owner] = metadata.ownerReferences ?? [];
+  return `${metadata.name}.${owner?.uid ?? metadata.uid ?? "cocoon"}`;
+}
+
 export interface SshRequest {
   readonly localPort: number;
-  readonly vm: string;
+  readonly hostKeyAlias: string;
   readonly command: readonly string[];
   readonly options: Pick<SshOptions, "login" | "identity">;
 }
 
-export function sshArguments({ localPort, vm, command, options }: SshRequest): string[] {
+export function sshArguments({ localPort, hostKeyAlias, command, options }: SshRequest): string[] {
   return [
     "-p",
     String(localPort),
@@ -82,7 +88,7 @@ export function sshArguments({ localPort, vm, command, options }: SshRequest): s
     options.login,
     ...(options.identity ? ["-i", options.identity] : []),
     "-o",
-    `HostKeyAlias=${vm}`,
+    `HostKeyAlias=${hostKeyAlias}`,
     "-o",
     "StrictHostKeyChecking=accept-new",
     "-o",

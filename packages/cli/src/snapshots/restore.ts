@@ -16,6 +16,7 @@ import { serialize } from "../output.ts";
 import { readMachineName } from "./machine-name.ts";
 import { tryOpenSnapshotRegistry, type RegistryOptions } from "./registry-access.ts";
 import { snapshotsOf } from "./stored.ts";
+import { commandName } from "../invocation.ts";
 
 export interface RestoreOptions extends ClusterOptions, RegistryOptions, WaitOptions {
   readonly as?: string;
@@ -129,12 +130,12 @@ async function replaceMain(session: Session, source: Source, options: Replacing)
   if (source.slot !== 0)
     throw new Fault(
       "badRequest",
-      `only a main agent is replaced in place; start the sub-agent's snapshot as a set of its own: snapshot restore ${source.set}-${source.slot} ${source.tag} --as NEWSET`,
+      `only a main agent is replaced in place; start the sub-agent's snapshot as a set of its own: ${commandName()} snapshot restore ${source.set}-${source.slot} ${source.tag} --as NEWSET`,
     );
   if (set.spec?.suspend)
     throw new Fault(
       "conflict",
-      `set ${source.set} is suspended, and a sleeping machine is not replaced; resume it first: resume ${source.set}`,
+      `set ${source.set} is suspended, and a sleeping machine is not replaced; resume it first: ${commandName()} resume ${source.set}`,
     );
   const tag = dryRun ? source.tag : await fixedTag(source, { ...options, signal });
   const from = { ...source, tag };

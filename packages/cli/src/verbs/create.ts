@@ -71,7 +71,10 @@ export function readDryRun(value: string | true | undefined): "none" | "client" 
 async function wantedSets(name: string | undefined, options: CreateOptions): Promise<readonly SetObject[]> {
   if (options.filename === undefined) {
     if (name === undefined)
-      throw new Fault("badRequest", "a set needs a name: create NAME --image IMAGE, or create -f FILE");
+      throw new Fault(
+        "badRequest",
+        `a set needs a name: ${commandName()} create NAME --image IMAGE, or ${commandName()} create -f FILE`,
+      );
     return [setFromFlags(name, options)];
   }
   if (name !== undefined)

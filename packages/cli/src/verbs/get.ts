@@ -9,6 +9,7 @@ import { openSession, type ClusterOptions, type Session } from "../cluster/sessi
 import { machineTable, setTable, troublesText } from "../cluster/tables.ts";
 import { readFormat, serialize, withoutManagedFields, type OutputFormat } from "../output.ts";
 import { watchLoop } from "../watch-loop.ts";
+import { commandName } from "../invocation.ts";
 
 export interface GetOptions extends ClusterOptions {
   readonly output: string;
@@ -114,5 +115,5 @@ function valueOf({ sets, machines }: Found, request: GetRequest): unknown {
 
 function emptyText({ session, everywhere }: TextOptions): string {
   const where = everywhere ? "in any namespace" : `in namespace ${session.namespace} (-A looks everywhere)`;
-  return `There are no sets and no machines ${where}.\nMake one: create NAME --image IMAGE --memory 1Gi\n`;
+  return `There are no sets and no machines ${where}.\nMake one: ${commandName()} create NAME --image IMAGE --memory 1Gi\n`;
 }

@@ -18,6 +18,7 @@ import { cocoonHibernations, type HibernationObject } from "../cluster/kinds.ts"
 import { openSession, type ClusterOptions, type Session } from "../cluster/session.ts";
 import { waiterOf, type Awaited, type Look, type WaitOptions } from "../cluster/wait.ts";
 import { shortDigest } from "../output.ts";
+import { commandName } from "../invocation.ts";
 
 export interface HibernateOptions extends ClusterOptions, WaitOptions {}
 
@@ -168,8 +169,8 @@ function assertPossible(
   if (phase === "Failed")
     throw new Fault(
       "internal",
-      `${name}: ${message || "failed"}; the same command tries again, \`events ${name}\` tells more`,
+      `${name}: ${message || "failed"}; the same command tries again, \`${commandName()} events ${name}\` tells more`,
     );
   if (phase === "Pending" && desire === "Wake" && message.includes("suspended"))
-    throw new Fault("conflict", `${name}: ${message}; wake all of it with: resume`);
+    throw new Fault("conflict", `${name}: ${message}; wake all of it with: ${commandName()} resume SET`);
 }

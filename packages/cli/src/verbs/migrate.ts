@@ -6,6 +6,7 @@ import { cocoonSets } from "../cluster/kinds.ts";
 import { openSession, type ClusterOptions, type Session } from "../cluster/session.ts";
 import { lookMoved } from "../cluster/set-progress.ts";
 import { waiterOf, type WaitOptions } from "../cluster/wait.ts";
+import { commandName } from "../invocation.ts";
 
 export interface MigrateOptions extends ClusterOptions, WaitOptions {
   readonly to?: string;
@@ -21,7 +22,10 @@ export async function migrate(
   const wait = waiterOf(options);
   const target = node ?? options.to;
   if (target === undefined && !options.unpin)
-    throw new Fault("badRequest", `where to? write: migrate ${name} NODE (kubectl get nodes lists them)`);
+    throw new Fault(
+      "badRequest",
+      `where to? write: ${commandName()} migrate ${name} NODE (kubectl get nodes lists them)`,
+    );
   if (target !== undefined && options.unpin)
     throw new Fault("badRequest", "a node and --unpin contradict each other; give one of them");
   await using session = await openSession(options);

@@ -5,6 +5,7 @@ import { cocoonSets } from "../cluster/kinds.ts";
 import { openSession, type ClusterOptions } from "../cluster/session.ts";
 import { lookScaled } from "../cluster/set-progress.ts";
 import { waiterOf, type WaitOptions } from "../cluster/wait.ts";
+import { commandName } from "../invocation.ts";
 
 export interface ScaleOptions extends ClusterOptions, WaitOptions {
   readonly replicas?: string;
@@ -14,7 +15,10 @@ const mostReplicas = 2 ** 31 - 1;
 
 export function readReplicas(text: string | undefined, where: string): number {
   if (text === undefined)
-    throw new Fault("badRequest", `how many? write: scale SET 3 (sub-agents beside the main agent)`);
+    throw new Fault(
+      "badRequest",
+      `how many? write: ${commandName()} scale SET 3 (sub-agents beside the main agent)`,
+    );
   const replicas = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
   if (replicas <= mostReplicas) return replicas;
   throw new Fault("badRequest", `${where} ${text}: write a whole number from 0 up`);
