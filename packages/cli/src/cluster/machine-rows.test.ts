@@ -54,6 +54,12 @@ test("the state of a machine follows from what its kubelet reports and what is w
       "failed",
       /^disk full$/,
     ],
+    [
+      "comes back after an eviction",
+      machine({ [state]: "creating", [annotation.snapshotDigest]: "sha256:aa" }),
+      "waking",
+      /^$/,
+    ],
     ["failed without a word", machine({ [state]: "failed" }, { status: {} }), "failed", /events/],
     [
       "vanished",

@@ -167,12 +167,17 @@ export function stateOfPod(pod: Pod): Finding {
     case "hibernating":
       return { state: "hibernating", message };
     case "creating":
-      return { state: readRestoreFromHibernate(annotations) ? "waking" : "creating", message };
+      return { state: comesBack(annotations) ? "waking" : "creating", message };
     case "ready":
       return readHibernate(annotations) ? { state: "hibernating", message } : readiness(pod);
     default:
       return unreported(pod);
   }
+}
+
+/** Not made anew, but from where it slept. */
+function comesBack(annotations: Readonly<Record<string, string>> | undefined): boolean {
+  return readRestoreFromHibernate(annotations) || readText(annotations, annotation.snapshotDigest) !== "";
 }
 
 function readiness(pod: Pod): Finding {

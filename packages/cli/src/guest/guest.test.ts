@@ -77,8 +77,16 @@ test("a machine that sleeps is not reached, and the way to wake it is said", () 
   const sleeps = { [annotation.lifecycleState]: "hibernated", [annotation.hibernate]: "true" };
   assert.throws(
     () => assertAwake(pod(sleeps)),
-    /demo-1 sleeps; wake it first: cocoonctl wake demo-1, or resume demo/,
+    /demo-1 sleeps; wake it first: cocoonctl wake demo-1, or cocoonctl resume demo/,
   );
   assert.throws(() => assertAwake(pod({})), /demo-1 is pending \(node a has not reported/);
-  assert.doesNotThrow(() => assertAwake(pod({ [annotation.lifecycleState]: "ready" })));
+  const creating = { [annotation.lifecycleState]: "creating" };
+  assert.throws(() => assertAwake(pod(creating)), /is creating, there is no machine to reach yet/);
+  assert.doesNotThrow(
+    () => assertAwake(pod({ ...creating, [annotation.vmId]: "x" })),
+    "its console is there",
+  );
+  assert.doesNotThrow(() =>
+    assertAwake(pod({ [annotation.lifecycleState]: "ready", [annotation.vmId]: "x" })),
+  );
 });

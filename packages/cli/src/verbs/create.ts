@@ -26,6 +26,7 @@ export async function create(name: string | undefined, options: CreateOptions): 
   const dryRun = readDryRun(options.dryRun);
   const format = options.output === undefined ? undefined : readPrintFormat(options.output);
   const wanted = await wantedSets(name, options);
+  for (const set of wanted) assertNamespace(set, options);
   const show = async (sets: readonly SetObject[]) =>
     void process.stdout.write(await printed(sets.map(withoutManagedFields), format ?? "yaml"));
   if (dryRun === "client") {
@@ -119,6 +120,15 @@ export async function readSets(text: string, where: string): Promise<readonly Se
   return objects;
 }
 
+/** The file may say the namespace; it must not say another than `-n`. */
+function assertNamespace({ metadata }: SetObject, { namespace }: CreateOptions): void {
+  if (namespace === undefined || metadata.namespace === undefined || metadata.namespace === namespace) return;
+  throw new Fault(
+    "badRequest",
+    `-n ${namespace}: ${metadata.name} is in namespace ${metadata.namespace} by its file; leave -n out, or change metadata.namespace`,
+  );
+}
+
 function inNamespace(set: SetObject, namespace: string | undefined): SetObject {
   if (namespace === undefined || set.metadata.namespace) return set;
   return { ...set, metadata: { ...set.metadata, namespace } };
@@ -143,7 +153,6 @@ async function send({ client, signal }: Session, set: SetObject, dryRun: boolean
       throw new Fault(
         "alreadyExists",
         `there is a set ${name} in namespace ${set.metadata.namespace} already; change it with kubectl apply or edit, or choose another name`,
-        { cause: error },
       );
     if (isFault(error, "notFound"))
       throw new Fault(

@@ -43,8 +43,7 @@ export async function drain(name: string, options: DrainOptions): Promise<void> 
     process.stdout.write(`${name}: ${machines.length} machines are to leave\n`);
     return;
   }
-  const started = machines.map((machine) => machine.metadata.uid ?? "");
-  await wait([{ name, look: () => lookDrained(session, name, started.length) }], session);
+  await wait([{ name, look: () => lookDrained(session, name, machines.length) }], session);
 }
 
 export async function uncordon(name: string, options: ClusterOptions): Promise<void> {
@@ -79,7 +78,7 @@ async function lookDrained(session: Session, node: string, total: number): Promi
   const shown = texts.slice(0, 4).join(", ") + (texts.length > 4 ? ", …" : "");
   return {
     kind: "waiting",
-    text: `${left.length} of ${Math.max(total, left.length)} machines left: ${shown}`,
+    text: `${left.length} of ${Math.max(total, left.length)} machines still there: ${shown}`,
   };
 }
 

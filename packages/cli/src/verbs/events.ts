@@ -40,8 +40,12 @@ export async function events(name: string | undefined, options: EventsOptions): 
 /** A name that nothing has, and that no event speaks of, is a mistake. */
 async function assertKnown(session: Session, name: string): Promise<void> {
   const { namespace } = session;
-  for (const type of [cocoonSets, pods, cocoonHibernations] as const)
-    if (await tryGet<never>(session, type as never, { namespace, name })) return;
+  const key = { namespace, name };
+  const known =
+    (await tryGet(session, cocoonSets, key)) ??
+    (await tryGet(session, pods, key)) ??
+    (await tryGet(session, cocoonHibernations, key));
+  if (known) return;
   const spoken = (await listAll(session, eventKind, { namespace })).map(
     ({ regarding }) => regarding?.name ?? "",
   );

@@ -72,7 +72,8 @@ async function findNamed(session: Session, name: string, request: GetRequest): P
   if (!set) {
     const rows = machineRows(sets, []).filter((row) => row.name === name);
     const pod = rows.length > 0 ? undefined : await findMachine(session, name, { mainOfSet: false });
-    return { sets: [], machines: pod ? machineRows([], [pod]) : rows };
+    if (!pod) return { sets: [], machines: rows };
+    return { sets: [], machines: machineRows(sets, [pod]).filter((row) => row.name === nameOf(pod)) };
   }
   const own = await listAll(session, pods, { namespace, labelSelector: `${label.set}=${name}` });
   return {
