@@ -147,6 +147,8 @@ const child = spawn(node, [join(root, file), ...leading, ...args], {
   env: {
     ...process.env,
     PATH: `${join(root, "node_modules", ".bin")}:${process.env.PATH}`,
+    // Sources are TypeScript: what Node made of them is kept, so that the next of many programs starts in half the time.
+    NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(root, "node_modules", ".cache", "compiled"),
     ...(mayInstall ? {} : { COCOON_NO_INSTALL: "1" }),
   },
 });
