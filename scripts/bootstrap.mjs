@@ -14,7 +14,7 @@ const mayInstall = !rest.includes("--no-install");
 const args = rest.filter((arg) => arg !== "--no-install");
 
 /** What each command runs once the machine is ready: a file of ours and its leading arguments. */
-const cocoonctl = "packages/cli/src/main.ts";
+const cocoonctl = "packages/cli/bin/cocoonctl.mjs";
 const targets = {
   up: [cocoonctl, "up"],
   down: [cocoonctl, "down"],

@@ -8,6 +8,7 @@ import { globSync } from "node:fs";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { apiReference } from "./generate/api-reference.ts";
+import { cliReference } from "./generate/cli-reference.ts";
 import { colocationInstallation } from "./generate/colocation-manifests.ts";
 import { crds } from "./generate/custom-resource-definitions.ts";
 import { errorsReference } from "./generate/errors-reference.ts";
@@ -26,6 +27,7 @@ const generators: readonly Generator[] = [
   metricsReference,
   eventsReference,
   errorsReference,
+  cliReference,
 ];
 
 const root = join(import.meta.dirname, "..");
