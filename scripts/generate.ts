@@ -11,8 +11,16 @@ import { colocationInstallation } from "./generate/colocation-manifests.ts";
 import { crds } from "./generate/custom-resource-definitions.ts";
 import type { Generator } from "./generate/generator.ts";
 import { metadataReference } from "./generate/metadata-reference.ts";
+import { namespaceFiles, singleFiles } from "./generate/single-files.ts";
 
-const generators: readonly Generator[] = [crds, metadataReference, colocationInstallation];
+/** In order: the single files are made from what the others wrote. */
+const generators: readonly Generator[] = [
+  crds,
+  metadataReference,
+  colocationInstallation,
+  namespaceFiles,
+  singleFiles,
+];
 
 const root = join(import.meta.dirname, "..");
 
