@@ -9,7 +9,10 @@ import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { colocationInstallation } from "./generate/colocation-manifests.ts";
 import { crds } from "./generate/custom-resource-definitions.ts";
+import { dashboards } from "./generate/dashboards.ts";
+import { environmentExamples } from "./generate/environment-examples.ts";
 import type { Generator } from "./generate/generator.ts";
+import { helmChart } from "./generate/helm-chart.ts";
 import { metadataReference } from "./generate/metadata-reference.ts";
 import { namespaceFiles, singleFiles } from "./generate/single-files.ts";
 
@@ -18,8 +21,11 @@ const generators: readonly Generator[] = [
   crds,
   metadataReference,
   colocationInstallation,
+  environmentExamples,
+  dashboards,
   namespaceFiles,
   singleFiles,
+  helmChart,
 ];
 
 const root = join(import.meta.dirname, "..");

@@ -11,6 +11,7 @@ import {
   byIdentity,
   canonical,
   file,
+  helmTemplate,
   kustomize,
   kustomizeRoots,
   root,
@@ -65,6 +66,20 @@ describe("the API server takes", () => {
   for (const directory of kustomizeRoots)
     test(directory, async () => assertTaken(await kustomize(directory)));
 
+  const chartSettings = {
+    "as it is": [],
+    "with cert-manager and the older API": [
+      "--set=webhook.certificates=cert-manager,colocation.certificates=cert-manager",
+      "--set=registry.tls=cert-manager,legacy.enabled=true",
+    ],
+    "with every list filled": [
+      "--set-string=imagePullSecrets[0].name=pull,operator.env[0].name=COCOONSET_CONCURRENCY,operator.env[0].value=8",
+      "--set=webhook.nodeSelector.zone=a,registry.tolerations[0].operator=Exists,registry.storage.className=fast",
+    ],
+  };
+  for (const [how, settings] of Object.entries(chartSettings))
+    test(`the Helm chart ${how}`, async () => assertTaken(await helmTemplate(...settings)));
+
   for (const { name, objects } of samples()) test(`deploy/samples/${name}`, () => assertTaken(objects));
 
   test("nothing with a field that it does not know", async () => {
@@ -89,6 +104,34 @@ describe("single files", () => {
     assert.ok(last("Namespace") < kinds.indexOf("CustomResourceDefinition"));
     assert.ok(last("CustomResourceDefinition") < kinds.indexOf("Deployment"));
     assert.ok(last("ServiceAccount") < kinds.indexOf("Deployment"));
+  });
+});
+
+describe("the Helm chart", () => {
+  test("installs what install.yaml installs", async () => {
+    const chart = (await helmTemplate()).map(identityOf);
+    const wanted = file("deploy/install.yaml").map(identityOf);
+    // Helm makes the namespace itself; the file leaves the token to its reader.
+    assert.deepEqual(
+      new Set(wanted).symmetricDifference(new Set(chart)),
+      new Set(["v1/Namespace//cocoon-system", "v1/Secret/cocoon-system/epoch-token"]),
+    );
+  });
+
+  test("passes its values on", async () => {
+    const chart = await helmTemplate(
+      "--set=image.repository=example.com/cocoon,image.tag=9.9.9,operator.replicas=5,colocation.enabled=false",
+      "--set=ociRegistry=registry.example.com/x,registry.enabled=false",
+    );
+    assert.deepEqual([...imagesOf(chart)], ["example.com/cocoon:9.9.9"]);
+    const [operator, webhook, ...others] = deploymentsOf(chart);
+    assert.deepEqual([operator?.spec.replicas, webhook?.spec.replicas, others.length], [5, 2, 0]);
+    for (const deployment of [operator, webhook])
+      assert.match(canonical(deployment), /"name":"OCI_REGISTRY","value":"registry.example.com\/x"/);
+  });
+
+  test("refuses a value that means nothing", async () => {
+    await assert.rejects(helmTemplate("--set=webhook.certificates=none"), /certificates/);
   });
 });
 
