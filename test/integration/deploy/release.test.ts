@@ -1,7 +1,7 @@
 /** What `npm run build` makes: every bundle starts, and so does the executable, without Node and without this repository. */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { mkdir, rename, writeFile } from "node:fs/promises";
 import { arch } from "node:os";
 import { dirname, join } from "node:path";
@@ -129,6 +129,27 @@ describe("what programs look for beside themselves", () => {
     const beginning = readFileSync(join(place, "stdin.mjs")).subarray(0, 100);
     assert.match(ran.stdout, new RegExp(createHash("sha256").update(beginning).digest("hex")));
   });
+});
+
+test("the documented lines install a host", async () => {
+  const documentation = readFileSync(join(root, "docs/install.md"), "utf8");
+  const script = /<!-- These lines are run by .*? -->\n```sh\n(.*?)```/s.exec(documentation)?.[1] ?? "";
+  assert.ok(
+    script.includes(`cocoon-${version()}-linux-${arch()}.tar.gz`),
+    "docs/install.md has no such lines",
+  );
+  const scratch = join(directory.path, "scratch");
+  await mkdir(scratch);
+  const installed = await runCommand("sh", ["-euc", script], {
+    cwd: join(directory.path, "built"),
+    env: { ...bare("/usr/bin:/bin"), ROOT: scratch },
+  });
+  assert.equal(installed.code, 0, installed.stderr);
+  assert.match(installed.stdout, new RegExp(`vk-cocoon ${version()}`));
+  assert.equal(statSync(join(scratch, "etc/cocoon/vk-cocoon.env")).mode & 0o777, 0o600);
+  const unit = readFileSync(join(scratch, "etc/systemd/system/vk-cocoon.service"), "utf8");
+  const program = /^ExecStart=(\S+)/m.exec(unit)?.[1] ?? "";
+  assert.ok(existsSync(join(scratch, program)), program);
 });
 
 test("the notices name what is inside, and nothing that only builds it", async () => {
