@@ -1,7 +1,7 @@
 /** docs/reference/errors.md: the catalogue of faults and what each border makes of it. */
 import { Fault, faultCodes, traitsOf, type FaultCode } from "@cocoon/core";
 import { ociCodeOf } from "../../packages/registry/src/oci-fault.ts";
-import { exitCode } from "../../packages/cli/src/run-cli.ts";
+import { exitCode, exitCodeMeanings } from "../../packages/cli/src/exit-codes.ts";
 import type { Generator } from "./generator.ts";
 import { code, notice, table } from "./markdown.ts";
 
@@ -49,21 +49,13 @@ function page(): string {
   });
   const exits = Object.entries(exitCode).map(([name, number]) => [
     String(number),
-    exitMeanings[name as keyof typeof exitCode],
+    exitCodeMeanings[name as keyof typeof exitCode],
   ]);
   return `${notice("packages/core, packages/registry and packages/cli")}${intro}${table(
     ["Fault", "HTTP", "Kubernetes reason", "Registry code", "Trying again can help", "Meaning"],
     faults,
   )}${borders}${table(["Code", "Meaning"], exits)}`;
 }
-
-const exitMeanings: Readonly<Record<keyof typeof exitCode, string>> = {
-  done: "done",
-  failed: "failed; one line on standard error says why",
-  usage: "called wrongly; nothing was done",
-  notRunning: "nothing is running here",
-  interrupted: "interrupted by Ctrl-C",
-};
 
 const intro = `# Errors
 

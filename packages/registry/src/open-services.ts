@@ -116,7 +116,10 @@ export async function openServices(
     corsOrigins: options.corsOrigins ?? (epochCompat ? ["*"] : []),
     publicUrl: options.publicUrl,
     epochCompat,
-    [Symbol.asyncDispose]: () => uploads[Symbol.asyncDispose](),
+    [Symbol.asyncDispose]: async () => {
+      await tokens[Symbol.asyncDispose]();
+      await uploads[Symbol.asyncDispose]();
+    },
   };
 }
 

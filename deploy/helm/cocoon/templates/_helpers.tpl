@@ -1,0 +1,46 @@
+{{- define "cocoon.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- /* A list as text, and nothing for an empty one. */ -}}
+{{- define "cocoon.yaml" -}}
+{{- with . }}{{ toYaml . }}{{ end -}}
+{{- end }}
+
+{{- /* How the operator and the webhook reach the registry. */ -}}
+{{- define "cocoon.registryEnv" -}}
+- name: OCI_REGISTRY
+  value: {{ .Values.ociRegistry | quote }}
+{{- if .Values.registry.enabled }}
+- name: EPOCH_TOKEN
+  valueFrom:
+    secretKeyRef: { name: epoch-token, key: token, optional: true }
+{{- if eq .Values.registry.tls "cert-manager" }}
+- name: EPOCH_URL
+  value: https://epoch.cocoon-system.svc:8443
+- name: EPOCH_CA_CERT
+  value: /etc/cocoon/registry-ca/ca.crt
+{{- else }}
+- name: EPOCH_URL
+  value: http://epoch.cocoon-system.svc:8080
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "cocoon.registryMounts" -}}
+{{- if and .Values.registry.enabled (eq .Values.registry.tls "cert-manager") -}}
+- name: registry-ca
+  mountPath: /etc/cocoon/registry-ca
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "cocoon.registryVolumes" -}}
+{{- if and .Values.registry.enabled (eq .Values.registry.tls "cert-manager") -}}
+- name: registry-ca
+  secret:
+    secretName: epoch-tls
+    defaultMode: 0444
+    items: [{ key: ca.crt, path: ca.crt }]
+{{- end }}
+{{- end }}

@@ -1,0 +1,191 @@
+/**
+ * Bundles a program into one file. Sources find a few things by where they are (a worker's file, Go modules, the other
+ * programs); in a bundle these are elsewhere, so the lines that say so are exchanged, each exactly once or the build fails.
+ */
+import { readFile } from "node:fs/promises";
+import { join, relative } from "node:path";
+import { build, type BuildOptions, type Plugin } from "esbuild";
+import { programs, suiteName } from "./programs.ts";
+
+const root = join(import.meta.dirname, "../..");
+
+export interface BuildInfo {
+  readonly version: string;
+  readonly revision: string;
+  readonly builtAt: string;
+}
+
+/** `bundles`: run by an installed Node, one file each. `executable`: all in one, with Node inside. */
+type Flavour = "bundles" | "executable";
+
+const common = {
+  bundle: true,
+  platform: "node",
+  target: "node26",
+  format: "esm",
+  legalComments: "none", // the licences are a file of their own
+  minifySyntax: true,
+  minifyWhitespace: true,
+  logLevel: "error",
+  absWorkingDir: root,
+  // ssh2 tries these native parts and does without them.
+  external: ["cpu-features", "*.node"],
+} as const satisfies BuildOptions;
+
+/** What CommonJS libraries inside an ES module expect to be there. */
+const banner = {
+  js: [
+    'import { createRequire as createRequireOfBundle } from "node:module";',
+    "const require = createRequireOfBundle(import.meta.url);",
+    "const __dirname = import.meta.dirname;",
+    "const __filename = import.meta.filename;",
+  ].join("\n"),
+};
+
+export interface BundleOptions {
+  readonly info: BuildInfo;
+  readonly flavour: Flavour;
+  /** Gets NAME.mjs for each. */
+  readonly directory: string;
+}
+
+interface Source {
+  readonly source: string;
+}
+
+/** Bundles the given files, or one source (then the file is stdin.mjs), in one go: what they share is read once. */
+export async function bundle(
+  entries: Readonly<Record<string, string>> | Source,
+  { info, flavour, directory }: BundleOptions,
+): Promise<void> {
+  await build({
+    ...common,
+    ...inputOf(entries),
+    outdir: directory,
+    outExtension: { ".js": ".mjs" },
+    banner,
+    define: { COCOON_BUILD_INFO: JSON.stringify(info) },
+    plugins: [slimLibrary, exchange(await replacements(flavour))],
+  });
+}
+
+function inputOf(entries: Readonly<Record<string, string>> | Source): BuildOptions {
+  const { source } = entries;
+  if (source === undefined) return { entryPoints: { ...entries } };
+  return { stdin: { contents: source, resolveDir: root, loader: "ts" } };
+}
+
+interface Replacement {
+  readonly file: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+async function replacements(flavour: Flavour): Promise<Replacement[]> {
+  return [
+    {
+      file: "packages/oci/src/chunks/worker-pool.ts",
+      from: 'new URL("./chunk-worker.ts", import.meta.url)',
+      to: `new URL(${JSON.stringify(await workerUrl())})`,
+    },
+    {
+      file: "packages/kube/src/credential-plugin.ts",
+      from: 'await import("@kubernetes/client-node")',
+      to: 'await import("@kubernetes/client-node/dist/config.js")',
+    },
+    {
+      file: "packages/vm/src/guest/guest-program.ts",
+      from: 'join(import.meta.dirname, "..", "..", "guest", "src")',
+      to: 'join(import.meta.dirname, "guest")',
+    },
+    {
+      file: "packages/controlplane/src/binaries/build.ts",
+      from: 'new URL("../../go/", import.meta.url)',
+      to: 'new URL("./go/", import.meta.url)',
+    },
+    {
+      file: "packages/cli/src/parts/part.ts",
+      from: 'join(packages, "..", ...names)',
+      to: "join(import.meta.dirname, ...names)",
+    },
+    {
+      file: "packages/cli/src/parts/part.ts",
+      from: '["--max-semi-space-size=4", join(packages, name, "src", "main.ts"), ...args]',
+      to:
+        flavour === "executable"
+          ? `[${programOf}, ...args]`
+          : `["--max-semi-space-size=4", join(import.meta.dirname, ${programOf} + ".mjs"), ...args]`,
+    },
+  ];
+}
+
+/** The name of the program of a package, in the words of part.ts. */
+const programOf = JSON.stringify(
+  Object.fromEntries(Object.entries(programs).map(([name, path]) => [path.split("/")[1] ?? "", name])),
+).concat("[name]");
+
+/** The worker's whole program as an address that a Worker takes, so that it needs no file of its own. */
+async function workerUrl(): Promise<string> {
+  const built = await build({
+    ...common,
+    entryPoints: ["packages/oci/src/chunks/chunk-worker.ts"],
+    write: false,
+  });
+  const [file] = built.outputFiles;
+  if (file === undefined) throw new Error("the worker was not built");
+  return `data:text/javascript;base64,${Buffer.from(file.contents).toString("base64")}`;
+}
+
+/** Most of this library is models that nobody here uses; its modules do nothing when they are only loaded. */
+const slimLibrary: Plugin = {
+  name: "leave out what is not used of @kubernetes/client-node",
+  setup: (context) => {
+    const library = /node_modules\/@kubernetes\/client-node\//;
+    const seen = {};
+    context.onResolve({ filter: /^\.{1,2}\// }, async ({ path, importer, resolveDir, kind, pluginData }) => {
+      if (pluginData === seen || !library.test(importer)) return undefined;
+      const resolved = await context.resolve(path, { importer, resolveDir, kind, pluginData: seen });
+      return { ...resolved, sideEffects: false };
+    });
+  },
+};
+
+function exchange(wanted: readonly Replacement[]): Plugin {
+  return {
+    name: "exchange lines that depend on where a file is",
+    setup: (context) => {
+      context.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
+        const here = wanted.filter(({ file }) => file === relative(root, path));
+        if (here.length === 0) return undefined;
+        let contents = await readFile(path, "utf8");
+        for (const { file, from, to } of here) {
+          if (contents.split(from).length !== 2)
+            throw new Error(`${file} no longer says ${from}, see ${import.meta.filename}`);
+          contents = contents.replace(from, () => to);
+        }
+        return { contents, loader: "ts" };
+      });
+    },
+  };
+}
+
+/** The entry of the one executable: which program runs is the name it was called by, or its first argument. */
+export function suiteSource(): string {
+  const loaders = Object.entries(programs).map(
+    ([name, path]) => `${JSON.stringify(name)}: () => import(${JSON.stringify(`./${path}`)}),`,
+  );
+  return `
+import { basename } from "node:path";
+const programs: Record<string, () => Promise<unknown>> = {
+  ${loaders.join("\n  ")}
+};
+const called = basename(process.argv0);
+const named = Object.hasOwn(programs, called) ? called : (process.argv.splice(2, 1)[0] ?? "");
+const load = Object.hasOwn(programs, named) ? programs[named] : undefined;
+if (load) await load();
+else {
+  process.stderr.write("Usage: ${suiteName} PROGRAM [arguments], or a link to it named PROGRAM, which is one of\\n  " + Object.keys(programs).join("\\n  ") + "\\n");
+  process.exitCode = 2;
+}
+`;
+}

@@ -1,0 +1,24 @@
+/** The executables of a release, and where each begins. */
+export const programs: Readonly<Record<string, string>> = {
+  cocoonctl: "packages/cli/src/main.ts",
+  "kubectl-cocoon": "packages/cli/src/main.ts",
+  "cocoon-operator": "packages/operator/src/main.ts",
+  "cocoon-webhook": "packages/webhook/src/main.ts",
+  "cocoon-colocation": "packages/colocation/src/main.ts",
+  "vk-cocoon": "packages/vk/src/main.ts",
+  epoch: "packages/registry/src/main.ts",
+  cocoon: "packages/vm/src/main.ts",
+};
+
+/** All of them in one executable, which is called by any of these names. */
+export const suiteName = "cocoon-suite";
+
+/**
+ * Files that programs read at run time, beside the bundles in lib/cocoon: sources of the guest's agent, the Go modules
+ * of the control plane, and the manifests that `cocoonctl up` applies.
+ */
+export const companions: Readonly<Record<string, string>> = {
+  guest: "packages/vm/guest/src",
+  go: "packages/controlplane/go",
+  deploy: "deploy",
+};

@@ -1,0 +1,122 @@
+/** Units, environment files and the Dockerfile: what they name exists, and their steps work. */
+import assert from "node:assert/strict";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { chmod, cp, mkdir, readFile, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { describe, test } from "node:test";
+import { fullTierOnly, runCommand, temporaryDirectory } from "@cocoon/testkit";
+import { programs } from "../../../scripts/build/programs.ts";
+import { root, version } from "./rendered.ts";
+
+const units = globSync("packaging/systemd/*.service", { cwd: root });
+
+describe("systemd", () => {
+  test("takes every unit", async () => {
+    assert.ok(units.length >= 5);
+    await using directory = await temporaryDirectory();
+    // A root with the programs, since a unit whose program is missing is a fault.
+    const place = join(directory.path, "usr/local/bin");
+    const unitPlace = join(directory.path, "etc/systemd/system");
+    await mkdir(place, { recursive: true });
+    await mkdir(unitPlace, { recursive: true });
+    for (const program of Object.keys(programs)) {
+      await writeFile(join(place, program), "#!/bin/sh\n");
+      await chmod(join(place, program), 0o755);
+    }
+    for (const unit of units) {
+      const text = (await readFile(join(root, unit), "utf8")).replaceAll("/usr/local/bin/", `${place}/`);
+      await writeFile(join(unitPlace, basename(unit)), text);
+    }
+    const verified = await runCommand("systemd-analyze", [
+      "verify",
+      "--man=no",
+      ...units.map((unit) => join(unitPlace, basename(unit))),
+    ]);
+    const complaints = verified.stderr.split("\n").filter((line) => line.includes(unitPlace));
+    assert.deepEqual(complaints, [], verified.stderr);
+    assert.equal(verified.code, 0, verified.stderr);
+  });
+
+  test("every unit runs a program of ours with the environment file that has an example", () => {
+    for (const unit of units) {
+      const text = readFileSync(join(root, unit), "utf8");
+      const program = /^ExecStart=\/usr\/local\/bin\/(\S+)/m.exec(text)?.[1] ?? "";
+      assert.ok(Object.hasOwn(programs, program), unit);
+      const environment = /^EnvironmentFile=-\/etc\/cocoon\/(\S+)$/m.exec(text)?.[1] ?? "";
+      assert.ok(existsSync(join(root, "packaging", `${environment}.example`)), `${unit}: ${environment}`);
+    }
+  });
+});
+
+test("every program has an environment example, and each line is a variable or a remark", () => {
+  for (const program of Object.keys(programs).filter((name) => name !== "kubectl-cocoon")) {
+    const text = readFileSync(join(root, `packaging/${program}.env.example`), "utf8");
+    const lines = text.split("\n").filter((line) => line !== "");
+    assert.ok(
+      lines.some((line) => /^#[A-Z][A-Z0-9_]*=/.test(line)),
+      program,
+    );
+    for (const line of lines) assert.match(line, /^#( |[A-Z][A-Z0-9_]*=)/, `${program}: ${line}`);
+  }
+});
+
+interface Step {
+  readonly word: string;
+  readonly rest: string;
+}
+
+function steps(): Step[] {
+  return readFileSync(join(root, "Dockerfile"), "utf8")
+    .split("\n")
+    .filter((line) => line !== "" && !line.startsWith("#"))
+    .map((line) => {
+      const [word = "", ...rest] = line.split(" ");
+      return { word, rest: rest.join(" ") };
+    });
+}
+
+const copies = (fromBuild: boolean) =>
+  steps()
+    .filter(({ word, rest }) => word === "COPY" && rest.startsWith("--from=") === fromBuild)
+    .map(({ rest }) => rest.split(" ").filter((part) => !part.startsWith("--")));
+
+describe("the Dockerfile", () => {
+  test("copies what there is, and names this version", () => {
+    for (const parts of copies(false))
+      for (const source of parts.slice(0, -1)) assert.ok(existsSync(join(root, source)), source);
+    assert.ok(readFileSync(join(root, "Dockerfile"), "utf8").includes(`cocoon:${version()} .`));
+  });
+
+  test(
+    "builds an image whose programs run",
+    { ...fullTierOnly("installs every package and builds the executable once more") },
+    async () => {
+      await using directory = await temporaryDirectory();
+      const source = join(directory.path, "src");
+      await mkdir(source);
+      for (const parts of copies(false))
+        for (const name of parts.slice(0, -1))
+          await cp(join(root, name), join(source, name), {
+            recursive: true,
+            filter: (path) => !path.includes("/node_modules/"),
+          });
+      for (const { word, rest } of steps().filter((step) => step.word === "RUN")) {
+        const ran = await runCommand("sh", ["-euc", rest], {
+          cwd: source,
+          env: { REVISION: "0123456789ab" },
+          timeoutMs: 15 * 60_000,
+        });
+        assert.equal(ran.code, 0, `${word} ${rest}: ${ran.stderr.slice(-2_000)}`);
+      }
+      const image = join(directory.path, "image");
+      for (const [from = ""] of copies(true))
+        await cp(join(directory.path, from), image, { recursive: true, verbatimSymlinks: true });
+      for (const program of ["cocoon-operator", "cocoon-webhook", "cocoon-colocation", "vk-cocoon"]) {
+        const said = await runCommand(join(image, "usr/local/bin", program), ["--version"], {
+          env: { PATH: "/nonexistent" },
+        });
+        assert.match(said.stdout, /revision 0123456789ab/, said.stderr);
+      }
+    },
+  );
+});

@@ -1,0 +1,178 @@
+/** What `npm run build` makes: every bundle starts, and so does the executable, without Node and without this repository. */
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { mkdir, rename, writeFile } from "node:fs/promises";
+import { arch } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { count, runCommand, temporaryDirectory, type TemporaryDirectory } from "@cocoon/testkit";
+import { bundle } from "../../../scripts/build/bundle.ts";
+import { programs } from "../../../scripts/build/programs.ts";
+import { root, version } from "./rendered.ts";
+
+let directory: TemporaryDirectory;
+/** The bundles, moved away from where they were built. */
+let bundles: string;
+let executable: string;
+
+before(async () => {
+  directory = await temporaryDirectory();
+  const built = await runCommand(
+    process.execPath,
+    [
+      join(root, "scripts/build.ts"),
+      "--only=bundles",
+      "--only=executable",
+      "--out",
+      join(directory.path, "built"),
+    ],
+    {
+      cwd: root,
+      env: { COCOON_REVISION: "0123456789ab", SOURCE_DATE_EPOCH: "1700000000" },
+      timeoutMs: 600_000,
+    },
+  );
+  assert.equal(built.code, 0, built.stderr);
+  const name = `cocoon-${version()}`;
+  [bundles, executable] = [join(directory.path, "bundles"), join(directory.path, "executable")];
+  await rename(join(directory.path, "built", name), bundles);
+  await rename(join(directory.path, "built", `${name}-linux-${arch()}`), executable);
+});
+after(() => directory[Symbol.asyncDispose]());
+
+/** The environment of a host that has never heard of us. */
+const bare = (path: string) => ({ PATH: path, HOME: directory.path, NODE_OPTIONS: "", KUBECONFIG: "" });
+const nodeDirectory = dirname(process.execPath);
+
+/** The drop-in engine keeps the words of the command it replaces. */
+const askVersion = (program: string) => (program === "cocoon" ? ["version"] : ["--version"]);
+
+describe("every bundle", () => {
+  for (const program of Object.keys(programs))
+    test(`${program} says its version and helps`, async () => {
+      const command = join(bundles, "bin", program);
+      const env = bare(`${nodeDirectory}:/usr/bin:/bin`);
+      const said = await runCommand(command, askVersion(program), { env, cwd: directory.path });
+      assert.equal(said.code, 0, said.stderr.slice(-2_000));
+      assert.match(said.stdout, new RegExp(version().replaceAll(".", "\\.")));
+      assert.match(said.stdout, /0123456789ab/);
+      assert.match(said.stdout, /2023-11-14T22:13:20/);
+      const help = await runCommand(command, ["--help"], { env, cwd: directory.path });
+      assert.equal(help.code, 0, help.stderr.slice(-2_000));
+      assert.match(help.stdout, /usage/i);
+    });
+});
+
+describe("the executable", () => {
+  test("runs every program by the name of its link, without Node", async () => {
+    const names = Object.keys(programs);
+    for (const program of names.slice(0, count({ small: 2, full: names.length }))) {
+      const said = await runCommand(join(executable, "bin", program), askVersion(program), {
+        env: bare("/nonexistent"),
+        cwd: directory.path,
+      });
+      assert.equal(said.code, 0, `${program}: ${said.stderr.slice(-2_000)}`);
+      assert.match(said.stdout, /0123456789ab/);
+    }
+  });
+
+  test("runs a program by its first argument, and names them all otherwise", async () => {
+    const suite = join(executable, "lib/cocoon/cocoon-suite");
+    const named = await runCommand(suite, ["epoch", "serve", "--version"], { env: bare("/nonexistent") });
+    assert.equal(named.stdout.split(" ").slice(0, 2).join(" "), `epoch ${version()}`);
+    const unnamed = await runCommand(suite, [], { env: bare("/nonexistent") });
+    assert.equal(unnamed.code, 2);
+    for (const program of Object.keys(programs))
+      assert.match(unnamed.stderr, new RegExp(`^  ${program}$`, "m"));
+  });
+});
+
+describe("what programs look for beside themselves", () => {
+  for (const flavour of ["bundles", "executable"] as const)
+    test(`is there (${flavour})`, async () => {
+      const tree = flavour === "bundles" ? bundles : executable;
+      const planned = await runCommand(
+        join(tree, "bin/cocoonctl"),
+        ["up", "--dry-run", "--dir", join(directory.path, "home")],
+        {
+          env: bare(`${nodeDirectory}:/usr/bin:/bin`),
+        },
+      );
+      assert.equal(planned.code, 0, planned.stderr.slice(-2_000));
+      const library = join(tree, "lib/cocoon");
+      const named = planned.stdout.match(new RegExp(`${library}/[\\w./-]+`, "g")) ?? [];
+      assert.ok(named.length > 0, planned.stdout);
+      for (const path of named) assert.ok(existsSync(path), path);
+      assert.ok(!planned.stdout.includes(join(root, "packages")), planned.stdout);
+      for (const companion of ["guest", "go", "deploy/crds", "packaging/systemd"])
+        assert.ok(readdirSync(join(library, companion)).length > 0, companion);
+    });
+
+  test("worker threads run inside one file", async () => {
+    const place = join(directory.path, "worker");
+    await mkdir(place);
+    const source = `
+      import { openSync } from "node:fs";
+      import { WorkerPool } from "./packages/oci/src/chunks/worker-pool.ts";
+      await using pool = new WorkerPool({ threads: 1 });
+      const signal = AbortSignal.timeout(60_000);
+      const fd = openSync(import.meta.filename, "r");
+      const task = { kind: "digest", fd, ranges: [{ offset: 0, length: 100 }] };
+      console.log((await pool.run(task, { signal })).digest);
+    `;
+    const info = { version: "0", revision: "0", builtAt: "0" };
+    await bundle({ source }, { info, flavour: "bundles", directory: place });
+    await writeFile(join(place, "package.json"), "{}");
+    const ran = await runCommand(process.execPath, [join(place, "stdin.mjs")], { cwd: place });
+    assert.equal(ran.code, 0, ran.stderr.slice(-2_000));
+    const beginning = readFileSync(join(place, "stdin.mjs")).subarray(0, 100);
+    assert.match(ran.stdout, new RegExp(createHash("sha256").update(beginning).digest("hex")));
+  });
+});
+
+test("the documented lines install a host", async () => {
+  const documentation = readFileSync(join(root, "docs/install.md"), "utf8");
+  const script = /<!-- These lines are run by .*? -->\n```sh\n(.*?)```/s.exec(documentation)?.[1] ?? "";
+  assert.ok(
+    script.includes(`cocoon-${version()}-linux-${arch()}.tar.gz`),
+    "docs/install.md has no such lines",
+  );
+  const scratch = join(directory.path, "scratch");
+  await mkdir(scratch);
+  const installed = await runCommand("sh", ["-euc", script], {
+    cwd: join(directory.path, "built"),
+    env: { ...bare("/usr/bin:/bin"), ROOT: scratch },
+  });
+  assert.equal(installed.code, 0, installed.stderr);
+  assert.match(installed.stdout, new RegExp(`vk-cocoon ${version()}`));
+  assert.equal(statSync(join(scratch, "etc/cocoon/vk-cocoon.env")).mode & 0o777, 0o600);
+  const unit = readFileSync(join(scratch, "etc/systemd/system/vk-cocoon.service"), "utf8");
+  const program = /^ExecStart=(\S+)/m.exec(unit)?.[1] ?? "";
+  assert.ok(existsSync(join(scratch, program)), program);
+});
+
+test("the notices name what is inside, and nothing that only builds it", async () => {
+  const out = join(directory.path, "notices");
+  const built = await runCommand(
+    process.execPath,
+    [join(root, "scripts/build.ts"), "--only", "notices", "--out", out],
+    { cwd: root },
+  );
+  assert.equal(built.code, 0, built.stderr);
+  const bill = JSON.parse(readFileSync(join(out, "sbom.cdx.json"), "utf8")) as {
+    readonly bomFormat: string;
+    readonly components: readonly { readonly name: string }[];
+  };
+  assert.equal(bill.bomFormat, "CycloneDX");
+  const names = new Set(bill.components.map(({ name }) => name));
+  const licences = readFileSync(join(out, "LICENSES.txt"), "utf8");
+  for (const name of ["undici", "zod", "ssh2", "commander"]) {
+    assert.ok(names.has(name), name);
+    assert.match(licences, new RegExp(`^${name} \\d`, "m"));
+  }
+  for (const name of ["typescript", "esbuild", "knip"]) {
+    assert.ok(!names.has(name), name);
+    assert.doesNotMatch(licences, new RegExp(`^${name} \\d`, "m"));
+  }
+});
