@@ -26,7 +26,7 @@ const { values } = parseArgs({
 });
 const say = (text: string) => console.error(text);
 const root = join(import.meta.dirname, "..");
-const cocoonctl = join(root, "packages/cli/src/main.ts");
+const cocoonctl = join(root, "packages/cli/bin/cocoonctl.mjs");
 const controlPlane = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
 interface UpTimes {
