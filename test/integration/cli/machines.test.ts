@@ -287,12 +287,8 @@ suite("cocoonctl", { concurrency: 3 }, () => {
       help.stdout,
       /Usage: kubectl cocoon suspend \[options\] <set\.\.\.>[\s\S]*Examples:\n {2}kubectl cocoon suspend demo\n/,
     );
-    const candidates = await cluster.kubectl(
-      ["cocoon", "__complete", "--", "suspend", "-n", world.namespace, "de"],
-      {
-        env: { PATH: path },
-      },
-    );
-    assert.equal(candidates.stdout, "demo\n");
+    const typed = ["cocoon", "suspend", "-n", world.namespace, "de"];
+    const candidates = await cluster.kubectl(["__complete", ...typed], { env: { PATH: path } });
+    assert.match(candidates.stdout, /^demo\n:4\n/);
   });
 });
