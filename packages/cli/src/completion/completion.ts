@@ -34,7 +34,8 @@ function __cocoonctl_complete
   set -e words[1]
   cocoonctl __complete -- $words "$current" 2>/dev/null
 end
-complete -c cocoonctl -a '(__cocoonctl_complete)'
+complete -c cocoonctl -f -a '(__cocoonctl_complete)'
+complete -c cocoonctl -l filename -l kubeconfig -l identity -r -F
 `;
 
 const scripts: Readonly<Record<string, string>> = { bash, zsh, fish };
