@@ -130,6 +130,7 @@ const meanings = {
   sleeping: "the machine sleeps in it",
   latest: "left when the machine was deleted",
   released: "given up while asleep",
+  restored: "its set was restored from it",
   named: "",
 } as const;
 
