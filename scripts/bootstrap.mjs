@@ -14,7 +14,7 @@ const mayInstall = !rest.includes("--no-install");
 const args = rest.filter((arg) => arg !== "--no-install");
 
 /** What each command runs once the machine is ready: a file of ours and its leading arguments. */
-const cocoonctl = "packages/cli/src/main.ts";
+const cocoonctl = "packages/cli/bin/cocoonctl.mjs";
 const targets = {
   up: [cocoonctl, "up"],
   down: [cocoonctl, "down"],
@@ -147,6 +147,8 @@ const child = spawn(node, [join(root, file), ...leading, ...args], {
   env: {
     ...process.env,
     PATH: `${join(root, "node_modules", ".bin")}:${process.env.PATH}`,
+    // Sources are TypeScript: what Node made of them is kept, so that the next of many programs starts in half the time.
+    NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(root, "node_modules", ".cache", "compiled"),
     ...(mayInstall ? {} : { COCOON_NO_INSTALL: "1" }),
   },
 });

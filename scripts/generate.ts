@@ -7,13 +7,19 @@
 import { globSync } from "node:fs";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { apiReference } from "./generate/api-reference.ts";
+import { cliReference } from "./generate/cli-reference.ts";
 import { colocationInstallation } from "./generate/colocation-manifests.ts";
 import { crds } from "./generate/custom-resource-definitions.ts";
+import { errorsReference } from "./generate/errors-reference.ts";
+import { eventsReference } from "./generate/events-reference.ts";
 import { dashboards } from "./generate/dashboards.ts";
 import { environmentExamples } from "./generate/environment-examples.ts";
 import type { Generator } from "./generate/generator.ts";
 import { helmChart } from "./generate/helm-chart.ts";
 import { metadataReference } from "./generate/metadata-reference.ts";
+import { metricsReference } from "./generate/metrics-reference.ts";
+import { settingsReference } from "./generate/settings-reference.ts";
 import { namespaceFiles, singleFiles } from "./generate/single-files.ts";
 
 /** In order: the single files are made from what the others wrote. */
@@ -21,6 +27,12 @@ const generators: readonly Generator[] = [
   crds,
   metadataReference,
   colocationInstallation,
+  apiReference,
+  settingsReference,
+  metricsReference,
+  eventsReference,
+  errorsReference,
+  cliReference,
   environmentExamples,
   dashboards,
   namespaceFiles,

@@ -90,7 +90,7 @@ async function integration(): Promise<boolean> {
   await using cluster = await ownControlPlane();
   const env = { COCOON_TEST_CLUSTER: cluster.layout.directory };
   return await timed("integration", () =>
-    runTests("integration", ["test/integration/**/*.test.ts"], { concurrency: 2, env }),
+    runTests("integration", ["test/integration/**/*.test.ts"], { concurrency: 3, env }),
   );
 }
 

@@ -111,3 +111,11 @@ test("general layers know no product words", () => {
   }
   assert.deepEqual(wrong, []);
 });
+
+test("programs take node:http from core, where it comes without a second HTTP client", () => {
+  const found = packages
+    .flatMap(sources)
+    .filter((file) => !isTest(file))
+    .filter((file) => /^import (?!type ).* from "node:http";$/m.test(readFileSync(join(root, file), "utf8")));
+  assert.deepEqual(found, []);
+});

@@ -12,6 +12,8 @@ export interface ManyPods {
   readonly pods: number;
   readonly readySeconds: number;
   readonly podsPerSecond: number;
+  /** Processor time of the kubelet from creation to Ready. */
+  readonly cpuMsPerPod: number;
   readonly writesPerPod: Readonly<Record<string, number>>;
   readonly statusMs: { readonly p50: number; readonly p99: number };
   readonly emptyMiB: number;
@@ -74,6 +76,7 @@ export async function measureManyPods(
     const before = (await worker.ask({ kind: "calls" })).calls ?? {};
     const readySeconds = await createAll(client, { worker, node, pods: options.pods, signal });
     const after = (await worker.ask({ kind: "calls" })).calls ?? {};
+    const ready = await worker.ask({ kind: "usage" });
     const restarts: number[] = [];
     for (let index = 0; index < options.restarts; index += 1) {
       const pod = `m${index}`;
@@ -85,6 +88,7 @@ export async function measureManyPods(
       pods: options.pods,
       readySeconds,
       podsPerSecond: options.pods / readySeconds,
+      cpuMsPerPod: ((ready.cpuMicros ?? 0) - (empty.cpuMicros ?? 0)) / 1_000 / options.pods,
       writesPerPod: perPod(before, after, options.pods),
       statusMs: {
         p50: spreadOf(sorted).median,

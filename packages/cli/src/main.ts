@@ -1,15 +1,15 @@
-#!/usr/bin/env node
-/** cocoonctl: brings the platform up on one machine and speaks to it. Also runs as `kubectl cocoon`. */
-import { versionText } from "@cocoon/core/version";
-import { Command } from "commander";
-import { addCommands } from "./commands/index.ts";
-import { runCli } from "./run-cli.ts";
+/**
+ * cocoonctl: brings the platform up on one machine and speaks to it, or to any cluster. Installed as `kubectl-cocoon` it is
+ * `kubectl cocoon`. Started by bin/cocoonctl.mjs; what is not needed for the command that was typed is not loaded.
+ */
+import { commandName } from "./invocation.ts";
 
-const program = new Command("cocoonctl")
-  .description("MicroVMs as Kubernetes pods: bring the platform up, look at it, take it down")
-  .version(versionText("cocoonctl").trim(), "--version", "version, revision and build time")
-  .option("--dir <path>", "where the cluster of this machine lives (env COCOON_HOME)")
-  .showHelpAfterError("(--help shows what there is)")
-  .configureHelp({ showGlobalOptions: true });
-addCommands(program);
-await runCli(program);
+const name = commandName();
+if (process.argv.length === 3 && process.argv[2] === "--version") {
+  const { versionText } = await import("@cocoon/core/version");
+  process.stdout.write(versionText(name));
+} else {
+  const { buildProgram } = await import("./program.ts");
+  const { runCli } = await import("./run-cli.ts");
+  await runCli(buildProgram(name));
+}

@@ -12,6 +12,22 @@ export function table(header: readonly string[], rows: readonly (readonly string
     .join("\n");
 }
 
+export interface Column<T> {
+  readonly title: string;
+  readonly cell: (row: T) => string | undefined;
+  /** Only in tables that ask for it. */
+  readonly only?: boolean;
+}
+
+/** A table by its columns; what is empty shows as a dash. */
+export function tableOf<T>(columns: readonly Column<T>[], rows: readonly T[]): string {
+  const shown = columns.filter(({ only = true }) => only);
+  return table(
+    shown.map(({ title }) => title),
+    rows.map((row) => shown.map(({ cell }) => cell(row) || "-")),
+  );
+}
+
 /** 95000 -> "1m35s", as kubectl shows ages: the two largest units. */
 export function age(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000));

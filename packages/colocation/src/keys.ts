@@ -57,3 +57,6 @@ export const gpu = {
 
 /** Ours: which profiles with a probability this pod drew, so that asking again gives the same pod. */
 export const drawnAnnotation = "colocation.cocoonstack.io/drawn-profiles";
+
+/** Ours: labels and annotations as they were before profiles changed them, where asking again needs them. */
+export const beforeProfilesAnnotation = "colocation.cocoonstack.io/before-profiles";

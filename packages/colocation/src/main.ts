@@ -16,6 +16,14 @@ import { colocationProgram, unusedSettings, type ColocationConfig } from "./conf
 import { readGates } from "./gates.ts";
 import { startColocation, type ColocationSettings } from "./server/start.ts";
 
+/** Before anything runs: the program below is still running when these lines would have their turn. */
+const metricPaths: ReadonlySet<string> = new Set([
+  "/metrics",
+  "/all-metrics",
+  "/internal-metrics",
+  "/external-metrics",
+]);
+
 await runMain({ program: colocationProgram, logLevel: (config) => config.logLevel, run });
 
 async function run({
@@ -49,13 +57,6 @@ async function run({
   await aborted(signal);
   health.markStopping();
 }
-
-const metricPaths: ReadonlySet<string> = new Set([
-  "/metrics",
-  "/all-metrics",
-  "/internal-metrics",
-  "/external-metrics",
-]);
 
 /** The paths that Koordinator's manager has; here all of them show the same. */
 function startMetricsServer(address: string, registry: Registry): Promise<AsyncDisposable> {

@@ -102,6 +102,12 @@ const podAnnotations: readonly Row[] = [
   [annotation.postCloneErrors, "kubelet", "users", "why the script failed"],
   [annotation.reservation, "webhook", "webhook", "ours: the admission that reserved the machine's name"],
   [
+    annotation.admission,
+    "webhook",
+    "webhook",
+    "ours: what the webhook added, so that asking about the pod again starts from what came",
+  ],
+  [
     annotation.snapshotDigest,
     "kubelet",
     "operator, kubelet",

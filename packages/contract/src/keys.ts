@@ -79,6 +79,7 @@ export const annotation = {
 
   // Ours; the Go systems do not know them.
   reservation: `${vmPrefix}/reservation`,
+  admission: `${vmPrefix}/admission`,
   snapshotDigest: `${vmPrefix}/snapshot-digest`,
   idleSince: `${vmPrefix}/idle-since`,
   hibernateReason: `${vmPrefix}/hibernate-reason`,

@@ -1,8 +1,9 @@
 /** An HTTP(S) server with a lifetime: listens, drains, ends. What it answers is the caller's business. */
-import http from "node:http";
+import type http from "node:http";
 import https from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import { Fault, systemCode } from "./fault.ts";
+import { nodeHttp } from "./node-http.ts";
 
 export interface ListenOptions {
   readonly name: string;
@@ -45,7 +46,7 @@ export async function startHttpServer(options: ListenOptions): Promise<RunningSe
   };
   const server = options.tls
     ? https.createServer({ minVersion: "TLSv1.2", ...options.tls, ...common }, options.handler)
-    : http.createServer(common, options.handler);
+    : nodeHttp.createServer(common, options.handler);
   server.on("clientError", refuseBadRequest);
   await listen(server, settings);
   const { port } = server.address() as AddressInfo;

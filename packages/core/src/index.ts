@@ -34,6 +34,7 @@ export { syncDirectory, tryReadFile, writeFileAtomically, type WriteFileOptions 
 export { tryParseBool } from "./go-bool.ts";
 export { formatDuration, parseDuration, tryParseDuration } from "./go-duration.ts";
 export { startHealthServer, type HealthOptions, type HealthServer, type ReadyCheck } from "./health.ts";
+export { nodeHttp } from "./node-http.ts";
 export { startHttpServer, type ListenOptions, type RunningServer } from "./http-server.ts";
 export {
   applyJsonPatch,

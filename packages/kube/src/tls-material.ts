@@ -1,6 +1,6 @@
 /** CA, client certificate and key of a target, checked when they are read, so that a mistake names its field. */
 import { createPrivateKey, X509Certificate } from "node:crypto";
-import { createSecureContext } from "node:tls";
+import { createSecureContext, type SecureContext } from "node:tls";
 import { Fault, messageOf } from "@cocoon/core";
 import type { KubeTarget } from "./kubeconfig.ts";
 import { WatchedFile } from "./watched-file.ts";
@@ -10,6 +10,8 @@ export interface TlsMaterial {
   readonly ca: Buffer | undefined;
   readonly cert: Buffer | undefined;
   readonly key: Buffer | undefined;
+  /** The three above, read once: every connection that parsed them by itself would cost memory and time. */
+  readonly context: SecureContext;
   readonly servername: string | undefined;
   readonly rejectUnauthorized: boolean;
 }
@@ -56,20 +58,20 @@ export class TlsSource {
       ca,
       cert,
       key,
+      context: this.#contextOf({ ca, cert, key }),
       servername: cluster.tlsServerName,
       rejectUnauthorized: !cluster.skipTLSVerify,
     };
-    this.#check(next);
     this.#last = next;
     return next;
   }
 
-  #check({ ca, cert, key }: TlsMaterial): void {
+  #contextOf({ ca, cert, key }: Pick<TlsMaterial, "ca" | "cert" | "key">): SecureContext {
     if (ca) this.#attempt(this.#ca.field, "does not hold a PEM certificate", () => new X509Certificate(ca));
     if (cert && !key) throw this.#fault(`${this.#key.field} is missing, and the certificate needs its key`);
     if (key && !cert) throw this.#fault(`${this.#cert.field} is missing, and the key needs its certificate`);
     if (cert && key) this.#checkPair(cert, key);
-    this.#attempt(this.#ca.field, "cannot be used", () => createSecureContext({ ca, cert, key }));
+    return this.#attempt(this.#ca.field, "cannot be used", () => createSecureContext({ ca, cert, key }));
   }
 
   #checkPair(cert: Buffer, key: Buffer): void {

@@ -211,14 +211,8 @@ export class Transport implements AsyncDisposable {
 
   #newDispatcher(tls: TlsMaterial, maxConnections: number | null): Dispatcher {
     const { cluster } = this.#target;
-    const { rejectUnauthorized, ca, cert, key, servername } = tls;
-    const secure = {
-      rejectUnauthorized,
-      ...(ca && { ca }),
-      ...(cert && { cert }),
-      ...(key && { key }),
-      ...(servername && { servername }),
-    };
+    const { rejectUnauthorized, context: secureContext, servername } = tls;
+    const secure = { rejectUnauthorized, secureContext, ...(servername && { servername }) };
     const common = {
       connections: maxConnections,
       allowH2,

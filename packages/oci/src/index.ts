@@ -12,6 +12,7 @@ export {
   type CredentialSource,
   type DockerCredentialOptions,
 } from "./registry/credentials.ts";
+export { firstCredential, googleCredentials, type GoogleCredentialOptions } from "./registry/google.ts";
 export { openConfiguredRegistry, type ConfiguredRegistry } from "./registry/open-configured.ts";
 export { openRegistry, Registry, type ApiCall, type RegistryOptions } from "./registry/registry.ts";
 export {

@@ -105,6 +105,7 @@ async function openRegistryOf(config: OperatorConfig, log: Logger): Promise<Regi
     address,
     token: config.epochToken,
     dockerConfig: config.dockerConfig,
+    google: { file: config.googleApplicationCredentials, metadataHost: config.gceMetadataHost },
     caFile: config.epochCaCert,
     // Reconciles come back by themselves: a call is not repeated behind their back for long.
     retry: { attempts: 2 },

@@ -227,6 +227,9 @@ function matches(world: Simulation, set: CocoonSet): void {
     const { annotations = {} } = pod.metadata;
     if (!pod.spec?.nodeName && set.spec.nodeName === "nowhere") continue; // it was never anywhere else
     const vmName = annotations[annotation.vmName] ?? "";
+    const source = annotations[annotation.forkFrom];
+    const waitsForSource = source !== undefined && !world.kubelet.isMissed(vmName);
+    if (waitsForSource && !world.kubelet.vms.has(source)) continue; // it is forked when its source wakes
     if (annotations[annotation.hibernate] === "true") {
       assert.equal(annotations[annotation.lifecycleState], "hibernated", `${vmName} ${shown}`);
       assert.ok(world.registry.tags(vmName).has("hibernate"), `${vmName} sleeps in a copy that is there`);

@@ -29,6 +29,7 @@ import { HibernationReconciler } from "./hibernation/reconcile.ts";
 import { cocoonHibernations, cocoonSets, snapshotGrants, type CustomObject } from "./kinds.ts";
 import { startBridge } from "./legacy/start-bridge.ts";
 import { operatorMetrics } from "./metrics.ts";
+import { exportPhaseGauges } from "./phase-gauges.ts";
 import { nodeMatters, podMatters, slimNode, slimPod } from "./slim.ts";
 import { SnapshotStore } from "./snapshot-store.ts";
 
@@ -77,6 +78,7 @@ export function startOperator(options: OperatorOptions): RunningOperator {
   const stack = new AsyncDisposableStack();
   const shared = stack.use(openCaches({ client: options.connection, log: options.log }));
   const caches = openAll(shared, options);
+  exportPhaseGauges(options.metrics, caches);
   const parts = openParts({ options, stack, caches });
   const controllers = [startSets(options, caches, parts), startHibernations(options, caches, parts)];
   if (options.legacyApi) {

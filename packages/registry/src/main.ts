@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /** epoch: a registry (`epoch serve`) and the commands of its client. Each half is loaded only when it is called. */
-import { abortOnSignals, runMain } from "@cocoon/core";
+import { abortOnSignals, runMain, systemCode } from "@cocoon/core";
 
 const [command, ...rest] = process.argv.slice(2);
 if (command === "serve") {
@@ -14,6 +14,10 @@ if (command === "serve") {
   });
 } else {
   const { runClient } = await import("./cli/run.ts");
+  // Whoever reads us may have seen enough (`epoch inspect … | head`): that is no error.
+  process.stdout.on("error", (error) => {
+    if (systemCode(error) !== "EPIPE") throw error;
+  });
   const signal = abortOnSignals();
   process.exitCode = await runClient(process.argv.slice(2), { env: process.env, streams: process, signal });
 }

@@ -116,7 +116,10 @@ export async function openServices(
     corsOrigins: options.corsOrigins ?? (epochCompat ? ["*"] : []),
     publicUrl: options.publicUrl,
     epochCompat,
-    [Symbol.asyncDispose]: () => uploads[Symbol.asyncDispose](),
+    [Symbol.asyncDispose]: async () => {
+      await tokens[Symbol.asyncDispose]();
+      await uploads[Symbol.asyncDispose]();
+    },
   };
 }
 
@@ -138,7 +141,7 @@ function openUploads(
   });
 }
 
-function metricsOf(uploads: UploadSpool): RegistryMetrics {
+export function metricsOf(uploads: Pick<UploadSpool, "openSessions">): RegistryMetrics {
   const metrics = new RegistryMetrics();
   metrics.watch(
     "epoch_uploads_open",

@@ -85,6 +85,17 @@ const registryOptions = {
     description: "docker configuration file with registry credentials, where EPOCH_TOKEN is not set",
     env: ["VK_DOCKER_CONFIG"],
   },
+  googleApplicationCredentials: {
+    schema: z.string().optional(),
+    description:
+      "Google credential file for Google's registries; default gcloud's own, else the metadata server",
+    env: ["GOOGLE_APPLICATION_CREDENTIALS"],
+  },
+  gceMetadataHost: {
+    schema: z.string().optional(),
+    description: "Google's metadata server, host[:port]; default 169.254.169.254",
+    env: ["GCE_METADATA_HOST"],
+  },
   snapshotFormat: {
     schema: z.enum(snapshotFormats).optional(),
     description: "format of pushed snapshots; default v2 with OCI_REGISTRY, v1 with EPOCH_URL",

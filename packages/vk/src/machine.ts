@@ -82,12 +82,14 @@ export interface MachineSize {
   readonly storageBytes?: number;
 }
 
-/** From the first container: requests where they are not zero, else limits; CPUs rounded up to whole ones. */
+/**
+ * From the first container: requests where they are not zero, else limits; CPUs rounded up to whole ones. A machine that
+ * runs on what others leave over (batch, mid) asks for it under other names, and is as large as it asks.
+ */
 export function sizeOf(pod: Pod, storage: string): MachineSize {
   const { requests = {}, limits = {} } = pod.spec.containers[0]?.resources ?? {};
-  const amount = (resource: string) => nanosOf(requests[resource]) || nanosOf(limits[resource]);
-  const cpu = amount("cpu");
-  const memory = amount("memory");
+  const cpu = cpuNanos(requests) || cpuNanos(limits);
+  const memory = memoryNanos(requests) || memoryNanos(limits);
   const disk = nanosOf(storage === "" ? undefined : storage);
   return {
     ...(cpu ? { cpus: Number((cpu + nano - 1n) / nano) } : {}),
@@ -97,6 +99,27 @@ export function sizeOf(pod: Pod, storage: string): MachineSize {
 }
 
 const nano = 1_000_000_000n;
+/** Extended resources are whole numbers: their CPU is counted in thousandths. */
+const milliCpus = ["kubernetes.io/batch-cpu", "kubernetes.io/mid-cpu"] as const;
+const otherMemory = ["kubernetes.io/batch-memory", "kubernetes.io/mid-memory"] as const;
+
+type Amounts = Readonly<Record<string, string>>;
+
+function cpuNanos(amounts: Amounts): bigint {
+  return nanosOf(amounts["cpu"]) || firstOf(amounts, milliCpus) / 1_000n;
+}
+
+function memoryNanos(amounts: Amounts): bigint {
+  return nanosOf(amounts["memory"]) || firstOf(amounts, otherMemory);
+}
+
+function firstOf(amounts: Amounts, names: readonly string[]): bigint {
+  for (const name of names) {
+    const found = nanosOf(amounts[name]);
+    if (found) return found;
+  }
+  return 0n;
+}
 
 function nanosOf(text: string | undefined): bigint {
   return text === undefined ? 0n : (tryParseQuantity(text)?.nanos ?? 0n);
@@ -109,12 +132,14 @@ export function cpuPolicyOf(pod: Pod): {
   readonly periodMicros?: number;
 } {
   const { requests = {}, limits = {} } = pod.spec.containers[0]?.resources ?? {};
+  // What runs on left-overs has no share of its own: it gives way to everybody who asked for CPU.
   const requested = Number(nanosOf(requests["cpu"]) / 1_000_000n);
-  const limit = Number(nanosOf(limits["cpu"]) / 1_000_000n);
+  const limit = Number(cpuNanos(limits) / 1_000_000n);
+  const isLeftover = requested === 0 && cpuNanos(requests) > 0n;
   const shares = Math.max(2, Math.floor((requested * 1024) / 1000));
   const weight = 1 + Math.floor(((shares - 2) * 9999) / 262_142);
   return {
-    ...(requested > 0 ? { weight } : {}),
+    ...(requested > 0 || isLeftover ? { weight } : {}),
     ...(limit > 0 ? { quotaMicros: Math.max(limit * 100, 1000), periodMicros: 100_000 } : {}),
   };
 }

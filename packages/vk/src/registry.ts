@@ -1,10 +1,24 @@
 /** The registry that the settings name. */
 import type { Logger } from "@cocoon/core";
-import { openConfiguredRegistry } from "@cocoon/oci";
+import {
+  dockerCredentials,
+  firstCredential,
+  googleCredentials,
+  openConfiguredRegistry,
+  type CredentialSource,
+} from "@cocoon/oci";
 import type { VkConfig } from "./config.ts";
 import type { VkOptions } from "./start.ts";
 
 type RegistrySide = Omit<NonNullable<VkOptions["registry"]>, "stagingDirectory">;
+
+/** For images of registries that are not the snapshots' own. */
+export function credentialsOf(
+  config: Pick<VkConfig, "dockerConfig" | "googleApplicationCredentials" | "gceMetadataHost">,
+): CredentialSource {
+  const google = { file: config.googleApplicationCredentials, metadataHost: config.gceMetadataHost };
+  return firstCredential([googleCredentials(google), dockerCredentials({ configPath: config.dockerConfig })]);
+}
 
 const mebibyte = 1024 * 1024;
 
@@ -16,6 +30,7 @@ export async function openRegistryOf(config: VkConfig, log: Logger): Promise<Reg
     address,
     token: config.epochToken,
     dockerConfig: config.dockerConfig,
+    google: { file: config.googleApplicationCredentials, metadataHost: config.gceMetadataHost },
     caFile: config.epochCaCert,
   });
   return {

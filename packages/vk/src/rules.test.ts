@@ -52,6 +52,17 @@ test("sizes come from requests, else limits; CPUs are rounded up", () => {
   });
 });
 
+test("a machine that runs on what is left over is as large as it asks, and gives way", () => {
+  for (const kind of ["batch", "mid"]) {
+    const amounts = { [`kubernetes.io/${kind}-cpu`]: "1500", [`kubernetes.io/${kind}-memory`]: "2Gi" };
+    const pod = podWith({ resources: { requests: amounts, limits: amounts } });
+    assert.deepEqual(sizeOf(pod, ""), { cpus: 2, memoryBytes: 2 ** 31 }, kind);
+    assert.deepEqual(cpuPolicyOf(pod), { weight: 1, quotaMicros: 150_000, periodMicros: 100_000 }, kind);
+  }
+  const limited = podWith({ resources: { limits: { "kubernetes.io/batch-cpu": "4k" } } });
+  assert.deepEqual(sizeOf(limited, ""), { cpus: 4 });
+});
+
 test("arguments survive a shell", () => {
   assert.equal(shellWords(["a-b=1", "", "it's", "$x"]), `a-b=1 '' 'it'\\''s' '$x'`);
 });

@@ -6,20 +6,18 @@ import {
   createRegistry,
   readListenAddress,
   startHealthServer,
-  type Logger,
   type MainContext,
 } from "@cocoon/core";
 import { openKubeClient } from "@cocoon/kube";
 import { fileOrSelfSignedCertificates, tlsPair } from "@cocoon/kube/certificates";
-import { dockerCredentials } from "@cocoon/oci";
 import { RegistrySource } from "@cocoon/vm";
 import { readClientAuthority } from "./client-authority.ts";
 import type { vkProgram, VkConfig } from "./config.ts";
 import { findNodeIp } from "./addresses.ts";
+import { sayWhatIsNotUsed } from "./notices.ts";
 import { findPing } from "./probes/ping.ts";
 import { defaultProbeTimes } from "./probes/probe.ts";
-import { openRegistryOf } from "./registry.ts";
-import { unusedOptions } from "./runtime-options.ts";
+import { credentialsOf, openRegistryOf } from "./registry.ts";
 import { openRuntime } from "./runtime.ts";
 import { startVk, type VkOptions } from "./start.ts";
 
@@ -55,7 +53,7 @@ export async function runVk(
   const images = stack.use(
     new RegistrySource({
       registry: registry.client,
-      credentials: dockerCredentials({ configPath: config.dockerConfig }),
+      credentials: credentialsOf(config),
     }),
   );
   const runtime = stack.use(await openRuntime(config, { log, signal, images }));
@@ -136,11 +134,4 @@ async function settingsOf(config: VkConfig, ip: string): Promise<Settings> {
     snapshotConfigMap: config.snapshotConfigMap,
     macosBin: config.macosBin,
   };
-}
-
-function sayWhatIsNotUsed(config: VkConfig, log: Logger): void {
-  const names = Object.keys(unusedOptions) as (keyof typeof unusedOptions)[];
-  for (const name of names)
-    if (config[name] !== undefined)
-      log.info({ variable: unusedOptions[name].env[0] }, "set, but not used here");
 }

@@ -5,17 +5,15 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { Fault, messageOf, type Abortable, type Logger } from "@cocoon/core";
 import {
-  openBridgeNetwork,
   openCliRuntime,
   openImageLibrary,
   openQemuRuntime,
-  openUserNetwork,
   type ImageSource,
-  type VmNetwork,
   type VmRuntime,
 } from "@cocoon/vm";
 import type { VkConfig } from "./config.ts";
 import { withLeases } from "./leases.ts";
+import { openNetworks } from "./networks.ts";
 
 export interface RuntimeContext extends Abortable {
   readonly log: Logger;
@@ -84,35 +82,4 @@ async function openQemu(config: VkConfig, { log, signal, images }: RuntimeContex
     signal,
   });
   return withLeases(runtime, { named: leasesPath, usual: leasesPath ? [] : [dnsmasqLeases] });
-}
-
-/** The same places as the `cocoon` command uses, so that both see the same addresses. The first is the default. */
-async function openNetworks(config: VkConfig, options: Abortable): Promise<ReadonlyMap<string, VmNetwork>> {
-  const directory = join(config.rootDirectory, "net");
-  // Others may read it; what VK_LEASES_PATH names is somebody else's, and never written.
-  const leasesPath = join(directory, "leases.json");
-  const networks = new Map<string, VmNetwork>();
-  if (config.bridge) {
-    const { bridge, bridgeSubnet, bridgeDns, bridgeDenied } = config;
-    const settings = {
-      directory: join(directory, "bridge"),
-      bridge,
-      leasesPath,
-      connectVms: config.bridgeConnectVms === "true",
-      ...(bridgeSubnet ? { subnet: bridgeSubnet } : {}),
-      ...(bridgeDns ? { dns: bridgeDns } : {}),
-      ...(bridgeDenied ? { denied: bridgeDenied } : {}),
-    };
-    networks.set("bridge", await openBridgeNetwork(settings, options));
-  }
-  const { userSubnet } = config;
-  networks.set(
-    "user",
-    await openUserNetwork({
-      directory: join(directory, "user"),
-      ...(config.bridge ? {} : { leasesPath }),
-      ...(userSubnet ? { subnet: userSubnet } : {}),
-    }),
-  );
-  return networks;
 }

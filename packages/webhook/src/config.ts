@@ -152,6 +152,17 @@ const registryOptions = {
     description: "docker configuration file with registry credentials, where EPOCH_TOKEN is not set",
     env: ["WEBHOOK_DOCKER_CONFIG"],
   },
+  googleApplicationCredentials: {
+    schema: optionType.optionalText(),
+    description:
+      "Google credential file for Google's registries; default gcloud's own, else the metadata server",
+    env: ["GOOGLE_APPLICATION_CREDENTIALS"],
+  },
+  gceMetadataHost: {
+    schema: optionType.optionalText(),
+    description: "Google's metadata server, host[:port]; default 169.254.169.254",
+    env: ["GCE_METADATA_HOST"],
+  },
 } as const;
 
 const processOptions = {

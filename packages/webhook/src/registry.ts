@@ -5,19 +5,23 @@ import { openConfiguredRegistry, retag, type Registry } from "@cocoon/oci";
 import type { WebhookConfig } from "./config.ts";
 import type { Snapshots } from "./snapshots.ts";
 
-type RegistrySettings = Pick<WebhookConfig, "epochToken" | "epochCaCert" | "dockerConfig">;
+type RegistrySettings = Pick<
+  WebhookConfig,
+  "epochToken" | "epochCaCert" | "dockerConfig" | "googleApplicationCredentials" | "gceMetadataHost"
+>;
 
 export async function openRegistrySnapshots(
   address: string,
-  { epochToken, epochCaCert, dockerConfig }: RegistrySettings,
+  settings: RegistrySettings,
   log: Logger,
 ): Promise<Snapshots & AsyncDisposable> {
   log.info({ registry: address }, "snapshots are looked for in this registry");
   const registry = await openConfiguredRegistry({
     address,
-    token: epochToken,
-    dockerConfig,
-    caFile: epochCaCert,
+    token: settings.epochToken,
+    dockerConfig: settings.dockerConfig,
+    google: { file: settings.googleApplicationCredentials, metadataHost: settings.gceMetadataHost },
+    caFile: settings.epochCaCert,
   });
   return {
     ...snapshotsIn(registry, log),

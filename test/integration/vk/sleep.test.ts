@@ -92,6 +92,31 @@ for (const step of sleepSteps)
     assert.equal(soulOf(node, vmName), soul);
   });
 
+/** The last moments at which the copy is in the registry and recorded, and the VM is still on the host. */
+const afterRecord = isFull ? (["clearId", "remove"] as const) : (["remove"] as const);
+
+for (const step of afterRecord)
+  for (const wish of ["sleep", "wake"] as const)
+    test(`the whole host dies before "${step}", then ${wish} is wanted: its memory is not lost`, async () => {
+      await using world = await openWorld(cluster);
+      const node = await world.newNode();
+      const vmName = await bootMachine(world, node);
+      const soul = mark(node, vmName);
+      const killed = node.killBefore(step);
+      await world.annotate("demo", `${hibernate}=true`);
+      await killed;
+      node.host.kill(vmName);
+      if (wish === "wake") await world.annotate("demo", `${hibernate}-`);
+      await node.start();
+      if (wish === "sleep") {
+        await reaches(world, "demo", "hibernated");
+        assert.deepEqual(await census(world, [node], vmName), { guests: 0, running: 0, asleep: true });
+        await world.annotate("demo", `${hibernate}-`);
+      }
+      await reaches(world, "demo", "ready");
+      assert.equal(soulOf(node, vmName), soul);
+    });
+
 for (const step of wakeSteps)
   test(`killed before "${step}" on the way to wake: never lost, never two`, async () => {
     await using world = await openWorld(cluster);

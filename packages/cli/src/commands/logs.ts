@@ -1,56 +1,59 @@
-/** logs: the last lines of a part's log, and what is added while we follow. */
-import { existsSync, watch } from "node:fs";
-import { open } from "node:fs/promises";
-import { logPath } from "@cocoon/controlplane";
-import { abortOnSignals, aborted, Fault, lastLines } from "@cocoon/core";
+/** logs: of a part of the platform on this machine, or of a machine. */
+import { Fault, isFault } from "@cocoon/core";
 import { homeDirectory, type HomeOptions } from "../home.ts";
+import type { MachineLogsOptions } from "../guest/machine-logs.ts";
 import { knownPlatform } from "../platform.ts";
+import { partLogs } from "./part-logs.ts";
 
-export interface LogsOptions extends HomeOptions {
-  readonly follow?: boolean;
-  readonly lines: string;
+export interface LogsOptions extends HomeOptions, Omit<MachineLogsOptions, "lines"> {
+  readonly tail: string;
+  readonly part?: boolean;
 }
 
-export async function logs(part: string | undefined, options: LogsOptions): Promise<void> {
+export async function logs(name: string | undefined, options: LogsOptions): Promise<void> {
   const directory = homeDirectory(options, process.env);
-  const platform = await knownPlatform(directory, process.env);
-  const names = platform?.components.map((component) => component.name) ?? [];
-  if (names.length === 0)
-    throw new Fault("notFound", `no cluster in ${directory}; bring one up with: npm run up`);
-  if (part === undefined) {
-    process.stdout.write(`${names.join("\n")}\n`);
-    return;
+  const parts = await partNames(directory, options);
+  if (name === undefined) return listParts(directory, parts);
+  if (parts.includes(name)) {
+    // `logs PART -n 20` asked for lines before machines had logs here; a part has no namespace.
+    const lines = readLines(options.namespace ?? options.tail);
+    return partLogs({ directory, part: name, lines, follow: options.follow ?? false });
   }
-  if (!names.includes(part))
-    throw new Fault("badRequest", `there is no part "${part}"; the parts are ${names.join(", ")}`);
-  const lines = Number(options.lines);
-  if (!Number.isInteger(lines) || lines < 0)
-    throw new Fault("badRequest", `--lines ${options.lines} is not a number of lines`);
-  const path = logPath(directory, part);
-  if (!existsSync(path)) throw new Fault("notFound", `${part} has not written a log yet`);
-  const past = lines === 0 ? [] : lastLines(path, lines);
-  if (past.length > 0) process.stdout.write(`${past.join("\n")}\n`);
-  if (options.follow) await follow(path, abortOnSignals());
+  if (options.part) throw noPart(name, parts);
+  const { machineLogs } = await import("../guest/machine-logs.ts");
+  try {
+    await machineLogs(name, { ...options, lines: readLines(options.tail) });
+  } catch (error) {
+    if (parts.length === 0 || !isFault(error, "notFound")) throw error;
+    throw noPart(name, parts, `. And ${error.message}`);
+  }
 }
 
-/** Prints what is appended, in order, until the signal aborts. */
-async function follow(path: string, signal: AbortSignal): Promise<void> {
-  await using file = await open(path, "r");
-  let position = (await file.stat()).size;
-  const buffer = Buffer.alloc(64 * 1024);
-  const copyNew = async () => {
-    for (;;) {
-      const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
-      if (bytesRead === 0) return;
-      position += bytesRead;
-      process.stdout.write(buffer.toString("utf8", 0, bytesRead));
-    }
-  };
-  let running = Promise.resolve();
-  const watcher = watch(path, () => {
-    running = running.then(copyNew);
-  });
-  await aborted(signal);
-  watcher.close();
-  await running;
+async function partNames(
+  directory: string,
+  { kubeconfig, context }: LogsOptions,
+): Promise<readonly string[]> {
+  const elsewhere = kubeconfig !== undefined || context !== undefined;
+  const platform = elsewhere ? undefined : await knownPlatform(directory, process.env);
+  return platform?.components.map((component) => component.name) ?? [];
+}
+
+function listParts(directory: string, parts: readonly string[]): void {
+  if (parts.length === 0)
+    throw new Fault(
+      "notFound",
+      `no platform in ${directory}: bring one up with npm run up, or name a machine`,
+    );
+  process.stdout.write(`${parts.join("\n")}\n`);
+}
+
+function noPart(name: string, parts: readonly string[], more = ""): Fault {
+  const there = parts.join(", ") || "none: nothing was brought up";
+  return new Fault("badRequest", `there is no part "${name}"; the parts are ${there}${more}`);
+}
+
+function readLines(text: string): number {
+  const lines = Number(text);
+  if (Number.isInteger(lines) && lines >= 0) return lines;
+  throw new Fault("badRequest", `--lines ${text} is not a number of lines`);
 }

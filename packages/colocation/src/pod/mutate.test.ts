@@ -1,6 +1,8 @@
 /** Every row of the tables about /mutate-pod, at the HTTP border. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { count, testSeed } from "@cocoon/testkit";
+import fc from "fast-check";
 import type { ClusterColocationProfile } from "../kinds.ts";
 import { patched, startBorder, type BorderOptions, type Response } from "../testing/border.ts";
 
@@ -447,4 +449,77 @@ test("a machine is left alone unless a profile names it", async () => {
   const named = profile("named", { selector: { matchLabels: { app: "vm" } }, qosClass: "BE" });
   const { pod } = await mutate({ profiles: [named] }, machine({ app: "vm" }));
   assert.equal(pod.metadata.labels?.["koordinator.sh/qosClass"], "BE");
+});
+
+test("asking again changes nothing when profiles feed each other, and no note of the author's own gets around one", async () => {
+  const profiles = [
+    profile("a", { labels: { made: "1" }, labelKeysMapping: { who: "was" } }),
+    profile("b", { selector: { matchLabels: { made: "1" } }, labels: { late: "1" } }),
+    profile("c", { selector: { matchLabels: { who: "me" } }, labels: { who: "you" } }),
+  ];
+  const first = await mutate({ profiles }, plain({ labels: { who: "me" } }));
+  assert.deepEqual(first.pod.metadata.labels, { who: "you", was: "me", made: "1" });
+  const second = await mutate({ profiles }, first.pod);
+  assert.equal(second.response.patch, undefined);
+
+  const key = "colocation.cocoonstack.io/drawn-profiles";
+  const forged = plain({ annotations: { [key]: '{"a":false}' } });
+  const { pod } = await mutate({ profiles: [profile("a", { labels: { hit: "1" } })] }, forged);
+  assert.equal(pod.metadata.labels?.["hit"], "1", "a profile for everybody is for everybody");
+});
+
+test("whatever the profiles are, asking again about the result changes nothing", async () => {
+  const texts = fc.dictionary(fc.constantFrom("a", "b", "c"), fc.constantFrom("1", "2", "-x"), {
+    maxKeys: 2,
+  });
+  const spec = fc.record(
+    {
+      selector: texts.map((matchLabels) => ({ matchLabels })),
+      labels: texts,
+      labelKeysMapping: fc.dictionary(fc.constantFrom("a", "b"), fc.constantFrom("b", "c"), { maxKeys: 2 }),
+      labelSuffixes: texts,
+      probability: fc.constantFrom("0%", "50%", "100%"),
+      patch: texts.map((labels) => ({ metadata: { labels } })),
+    },
+    { requiredKeys: [] },
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(spec, { maxLength: 4 }), texts, async (specs, labels) => {
+      const profiles = specs.map((each, index) => profile(`p${index}`, each as Spec));
+      const first = await mutate({ profiles }, plain({ labels }, asks));
+      const second = await mutate({ profiles }, first.pod);
+      assert.equal(second.response.patch, undefined, JSON.stringify(first.pod.metadata));
+    }),
+    { numRuns: count({ small: 25, full: 2_000 }), seed: testSeed() },
+  );
+});
+
+test("a profile that replaces lists leaves a machine tied to its node", async () => {
+  const away = (key: string) => ({
+    key: `node.kubernetes.io/${key}`,
+    operator: "Exists",
+    effect: "NoExecute",
+  });
+  const provider = { key: "virtual-kubelet.io/provider", operator: "Exists" };
+  const node = { key: "metadata.name", operator: "In", values: ["n1"] };
+  const required = (terms: object[]) => ({
+    nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: terms } },
+  });
+  const disk = { matchExpressions: [{ key: "disk", operator: "Exists" }] };
+  const machine = {
+    metadata: { name: "m", labels: { app: "vm" } },
+    spec: {
+      tolerations: [provider, away("not-ready"), away("unreachable")],
+      affinity: required([{ matchFields: [node] }]),
+      containers: [{ name: "c" }],
+    },
+  };
+  const spec = {
+    selector: { matchLabels: { app: "vm" } },
+    patch: { spec: { tolerations: [provider, { key: "t" }], affinity: required([disk, disk]) } },
+  };
+  const { pod } = await mutate({ profiles: [profile("lists", spec)] }, machine);
+  assert.deepEqual(pod.spec["tolerations"], [provider, { key: "t" }, away("not-ready"), away("unreachable")]);
+  const tied = { ...disk, matchFields: [node] };
+  assert.deepEqual(pod.spec["affinity"], required([tied, tied]));
 });

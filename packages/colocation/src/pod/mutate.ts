@@ -27,6 +27,8 @@ import {
 import type { ClusterView } from "../view.ts";
 import { spellOutDevices } from "./device-spec.ts";
 import { writeExtendedSpec } from "./extended-spec.ts";
+import { isSettled, noteBefore, restore } from "./as-it-came.ts";
+import { keepTies, machineTies } from "./machine-ties.ts";
 import { addTreeAffinity } from "./quota-affinity.ts";
 import { readPod, type PodReading } from "./read-pod.ts";
 import { translateResources } from "./translate.ts";
@@ -65,10 +67,22 @@ async function create(
   // A pod of a controller may carry no namespace yet: then the request's counts.
   const namespace = reading.namespace || request.namespace;
   const now = (): PodReading => ({ ...readPod(pod), namespace });
-  const { profiles, warnings } = await matchingProfiles({ ...reading, namespace }, options);
+  const wasNoted = restore(pod);
+  const { profiles, warnings } = await matchingProfiles(now(), options);
   const classes = await priorityClassesOf(profiles, view);
   const { operation } = request;
-  timed("ClusterColocationProfile", operation, () => applyAll(pod, profiles, { classes, options }));
+  if (profiles.length > 0) {
+    const before = copyJson({ metadata: pod["metadata"] }) as Json;
+    const ties = isMachine(now()) ? machineTies(pod) : undefined;
+    const apply = (object: Json) => {
+      applyAll(object, profiles, { classes, options });
+      if (ties) keepTies(object, ties);
+    };
+    timed("ClusterColocationProfile", operation, () => apply(pod));
+    const { profiles: matchingNow } = await matchingProfiles(now(), options);
+    if (wasNoted || !isSettled(pod, { applied: profiles, matchingNow, repeat: apply }))
+      noteBefore(pod, before);
+  }
   if (!gates.DisableExtendedResourceSpec)
     timed("ExtendedResourceSpec", operation, () => writeExtendedSpec(pod, now()));
   if (gates.MultiQuotaTree) timed("MultiQuotaTree", operation, () => addTreeAffinity(pod, now(), view));
@@ -102,10 +116,7 @@ interface Matched {
 async function matchingProfiles(pod: PodReading, { view, log }: PodMutatorOptions): Promise<Matched> {
   const candidates: CompiledProfile[] = [];
   const warnings: string[] = [];
-  const isMachine = isMachinePod({
-    metadata: {},
-    spec: { tolerations: pod.tolerationKeys.map((key) => ({ key })) },
-  });
+  const ofMachine = isMachine(pod);
   for (const profile of view.profiles()) {
     if (profile.trouble !== undefined) {
       warnings.push(`ClusterColocationProfile ${profile.name} is ignored: ${profile.trouble}`);
@@ -115,7 +126,7 @@ async function matchingProfiles(pod: PodReading, { view, log }: PodMutatorOption
       );
     } else if (
       matchesLabels(profile.selector, pod.labels) &&
-      (!isMachine || namesLabels(profile.selector, pod.labels))
+      (!ofMachine || namesLabels(profile.selector, pod.labels))
     )
       candidates.push(profile);
   }
@@ -124,6 +135,10 @@ async function matchingProfiles(pod: PodReading, { view, log }: PodMutatorOption
   const looked = view.namespaceLabels(pod.namespace);
   const labels: Texts = looked instanceof Promise ? await looked : looked;
   return { profiles: candidates.filter((each) => matchesLabels(each.namespaceSelector, labels)), warnings };
+}
+
+function isMachine({ tolerationKeys }: PodReading): boolean {
+  return isMachinePod({ metadata: {}, spec: { tolerations: tolerationKeys.map((key) => ({ key })) } });
 }
 
 type Classes = ReadonlyMap<string, PriorityClass | undefined>;
@@ -151,9 +166,10 @@ function applyAll(
   const draws = readDraws(pod);
   for (const profile of matched) {
     const decided = draws[profile.name];
-    const drawn = typeof decided === "boolean" ? decided : isDrawn(profile, random);
-    if (profile.percent !== undefined && profile.percent > 0 && profile.percent < 100)
-      recordDraw(pod, profile.name, drawn);
+    const byChance = profile.percent !== undefined && profile.percent > 0 && profile.percent < 100;
+    // What always applies is nobody's to decide.
+    const drawn = byChance && typeof decided === "boolean" ? decided : isDrawn(profile, random);
+    if (byChance) recordDraw(pod, profile.name, drawn);
     if (!drawn) continue;
     applyProfile(profile, {
       object: pod,

@@ -36,6 +36,10 @@ interface OpenedCertificates extends AsyncDisposable {
   readonly serving: ServingCertificates;
   /** PEM; empty when the files do not say who signed them. */
   caBundle(): string;
+  /** Nobody else keeps the bundle of the webhooks current. */
+  readonly ownsBundle: boolean;
+  /** Calls back when the bundle may be another one. */
+  onChange(listener: () => void): Disposable;
 }
 
 const documentedSecret = "webhook-tls";
@@ -76,6 +80,8 @@ async function fromSecret({ client, settings, log, signal }: CertificateParts): 
   return {
     serving: built,
     caBundle: () => built.caBundle(),
+    ownsBundle: false, // the rotation puts new authorities in, and takes old ones out, step by step
+    onChange: () => ({ [Symbol.dispose]: () => undefined }),
     [Symbol.asyncDispose]: () => built[Symbol.asyncDispose](),
   };
 }
@@ -102,8 +108,28 @@ async function fromFiles({ log }: CertificateParts, directory: string): Promise<
     keyFile: join(directory, "tls.key"),
     log,
   });
-  const bundle = await firstOf([join(directory, "ca.crt"), join(directory, "ca-cert.pem")]);
-  return { serving, caBundle: () => bundle, [Symbol.asyncDispose]: () => serving[Symbol.asyncDispose]() };
+  const read = () => firstOf([join(directory, "ca.crt"), join(directory, "ca-cert.pem")]);
+  let bundle = await read();
+  const listeners = new Set<() => void>();
+  const following = serving.onChange(() => {
+    void read().then((text) => {
+      bundle = text || bundle;
+      for (const listener of listeners) listener();
+    });
+  });
+  return {
+    serving,
+    caBundle: () => bundle,
+    ownsBundle: bundle !== "",
+    onChange: (listener) => {
+      listeners.add(listener);
+      return { [Symbol.dispose]: () => void listeners.delete(listener) };
+    },
+    [Symbol.asyncDispose]: async () => {
+      following[Symbol.dispose]();
+      await serving[Symbol.asyncDispose]();
+    },
+  };
 }
 
 async function firstOf(files: readonly string[]): Promise<string> {

@@ -41,6 +41,8 @@ export interface ClusterCaches extends AsyncDisposable {
   readonly wasStored: (uid: string) => boolean;
   /** Which kinds have not been listed yet; those that the cluster does not serve are never waited for. */
   pending(): readonly string[];
+  /** Kinds that the cluster does not serve yet: taken as empty, looked for until they are there. */
+  missing(): readonly string[];
   synced(options: Abortable): Promise<void>;
 }
 
@@ -69,7 +71,7 @@ export async function openClusterView(options: ViewOptions): Promise<ClusterCach
   const caches = openCaches({ client, log });
   const opened = openAll(caches, options.configNamespaces);
   const optional = [opened.profiles, opened.quotas, opened.quotaProfiles, opened.reservations];
-  for (const each of optional) await each.look(client, signal);
+  for (const each of optional) await each.look(client, { log, signal });
   const stopping = new AbortController();
   const looking = keepLooking(optional, { client, log, signal: AbortSignal.any([signal, stopping.signal]) });
   const seen = new SeenUids();
@@ -86,6 +88,7 @@ export async function openClusterView(options: ViewOptions): Promise<ClusterCach
     view: viewOf(opened, client, signal),
     wasStored: (uid) => seen.has(uid),
     pending: () => all().flatMap(([name, cache]) => (cache.isSynced ? [] : [name])),
+    missing: () => optional.flatMap(({ type, current }) => (current ? [] : [`${type.plural}.${type.group}`])),
     synced: async (call) => void (await Promise.all(all().map(([, cache]) => cache.synced(call)))),
     [Symbol.asyncDispose]: async () => {
       stopping.abort();

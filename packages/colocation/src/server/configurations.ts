@@ -56,8 +56,10 @@ export async function claimConfigurations(
 }
 
 export interface WriteOptions extends ConfigurationOptions {
-  /** PEM; for webhooks that have no bundle yet. */
+  /** PEM; for webhooks that have no bundle yet, or for all. */
   readonly caBundle: string;
+  /** The bundle is ours to keep current: replaced where it is another. */
+  readonly ownsBundle: boolean;
 }
 
 /** Brings the lists of webhooks up to date. Their bundles are kept, and given to new ones. */
@@ -87,19 +89,24 @@ async function tryWrite(
 
 async function writeOne(
   kind: WebhookDefinition["type"],
-  { client, names, gates, clientConfig, caBundle, log }: WriteOptions,
+  { client, names, gates, clientConfig, caBundle, ownsBundle, log }: WriteOptions,
   signal: AbortSignal,
 ): Promise<void> {
   const bundle = Buffer.from(caBundle).toString("base64");
   const wanted = activeDefinitions(gates)
     .filter(({ type }) => type === kind)
-    .map((definition) => webhookEntry(definition, clientConfig));
+    .map((definition) =>
+      webhookEntry(definition, (path) => ({
+        ...clientConfig(path),
+        ...(ownsBundle ? { caBundle: bundle } : {}),
+      })),
+    );
   const found = await client.get(types[kind], { name: names[kind] }, { signal });
   if (holdsAll(found.webhooks ?? [], wanted)) return;
   const bundles = new Map((found.webhooks ?? []).map((each) => [each.name, each.clientConfig.caBundle]));
   const webhooks = wanted.map((each) => ({
     ...each,
-    clientConfig: { ...(each["clientConfig"] as object), caBundle: bundles.get(each.name) ?? bundle },
+    clientConfig: { caBundle: bundles.get(each.name) ?? bundle, ...(each["clientConfig"] as object) },
   }));
   await client.update(types[kind], { ...found, webhooks }, { signal });
   log.info({ configuration: names[kind], webhooks: wanted.map(({ name }) => name) }, "webhooks registered");
@@ -107,12 +114,21 @@ async function writeOne(
 
 const lookMs = 60_000;
 
+export interface KeepOptions extends ConfigurationOptions {
+  readonly caBundle: () => string;
+  readonly ownsBundle: boolean;
+  /** Calls back when the bundle may be another one. */
+  readonly onChange: (listener: () => void) => Disposable;
+}
+
 /** Puts back what somebody took away or changed, until the signal aborts. Never rejects. */
-export async function keepConfigurations(
-  options: ConfigurationOptions & { readonly caBundle: () => string },
-  { signal }: Abortable,
-): Promise<void> {
-  while (await sleep(lookMs * (0.9 + 0.2 * Math.random()), { signal })) {
+export async function keepConfigurations(options: KeepOptions, { signal }: Abortable): Promise<void> {
+  let nap = new AbortController();
+  using _waking = options.onChange(() => nap.abort());
+  while (!signal.aborted) {
+    await sleep(lookMs * (0.9 + 0.2 * Math.random()), { signal: AbortSignal.any([signal, nap.signal]) });
+    if (signal.aborted) return;
+    nap = new AbortController();
     try {
       await claimConfigurations(options, { signal });
       await writeConfigurations({ ...options, caBundle: options.caBundle() }, { signal });

@@ -1,5 +1,5 @@
 /** A cache of a kind that the cluster may not serve, or not yet: until then it is empty. */
-import { isFault, messageOf, sleep, type Logger } from "@cocoon/core";
+import { isFault, messageOf, sleep, type Abortable, type Logger } from "@cocoon/core";
 import type {
   CacheListener,
   Caches,
@@ -14,6 +14,7 @@ export class OptionalCache<T extends KubeObject> {
   readonly #caches: Caches;
   readonly #listeners: CacheListener<T>[] = [];
   #cache: ObjectCache<T> | undefined;
+  #wasMissing = false;
 
   constructor(type: ResourceType<T>, caches: Caches) {
     this.type = type;
@@ -30,8 +31,15 @@ export class OptionalCache<T extends KubeObject> {
   }
 
   /** Opens the cache if the kind is served by now. */
-  async look(client: KubeConnection, signal: AbortSignal): Promise<void> {
-    if (this.#cache || !(await isServed(client, this.type, signal))) return;
+  async look(client: KubeConnection, { log, signal }: Abortable & { readonly log: Logger }): Promise<void> {
+    if (this.#cache) return;
+    const kind = `${this.type.plural}.${this.type.group}`;
+    if (!(await isServed(client, this.type, signal))) {
+      if (!this.#wasMissing) log.warn({ kind }, "kind is not served, taken as empty until it is");
+      this.#wasMissing = true;
+      return;
+    }
+    if (this.#wasMissing) log.info({ kind }, "kind is served now");
     this.#cache = this.#caches.open(this.type);
     for (const listener of this.#listeners) this.#cache.subscribe(listener);
   }
@@ -51,7 +59,8 @@ async function isServed(
   }
 }
 
-const lookMs = 10_000;
+/** At first they are probably being installed right now. */
+const lookMs = { first: 500, most: 10_000 };
 
 type Looking = Pick<OptionalCache<KubeObject>, "current" | "look">;
 
@@ -64,9 +73,11 @@ export async function keepLooking(
     signal,
   }: { readonly client: KubeConnection; readonly log: Logger; readonly signal: AbortSignal },
 ): Promise<void> {
-  while (caches.some(({ current }) => !current) && (await sleep(lookMs, { signal }))) {
+  let pauseMs = lookMs.first;
+  while (caches.some(({ current }) => !current) && (await sleep(pauseMs, { signal }))) {
+    pauseMs = Math.min(pauseMs * 1.5, lookMs.most);
     try {
-      for (const cache of caches) await cache.look(client, signal);
+      for (const cache of caches) await cache.look(client, { log, signal });
     } catch (error) {
       if (!signal.aborted) log.debug({ error: messageOf(error) }, "could not ask which kinds are served");
     }

@@ -86,10 +86,16 @@ export async function startColocation(options: ColocationOptions): Promise<Runni
   );
   const actual = settings.url?.port === 0 ? { ...settings.url, port: server.port } : settings.url;
   const written = { ...registration, clientConfig: clientConfigOf({ ...settings, url: actual }) };
-  await writeConfigurations({ ...written, caBundle: certificates.caBundle() }, { signal });
+  const { ownsBundle } = certificates;
+  await writeConfigurations({ ...written, caBundle: certificates.caBundle(), ownsBundle }, { signal });
   const stopping = new AbortController();
   const keeping = keepConfigurations(
-    { ...written, caBundle: () => certificates.caBundle() },
+    {
+      ...written,
+      caBundle: () => certificates.caBundle(),
+      ownsBundle,
+      onChange: (listener) => certificates.onChange(listener),
+    },
     { signal: AbortSignal.any([signal, stopping.signal]) },
   );
   stack.defer(async () => {
@@ -166,6 +172,10 @@ function startServer({
     ready: () => {
       const pending = caches.pending();
       return pending.length === 0 ? undefined : `not listed yet: ${pending.join(", ")}`;
+    },
+    readyNote: () => {
+      const missing = caches.missing();
+      return missing.length === 0 ? undefined : `not served yet, taken as empty: ${missing.join(", ")}`;
     },
     limits: { bodyBytes: maxBodyBytes - 1 },
     registry,

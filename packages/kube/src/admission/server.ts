@@ -66,6 +66,8 @@ export interface AdmissionServerOptions {
   readonly middleware?: readonly Middleware[];
   /** Beyond certificates and a listener that is not stopping, which are always asked. */
   readonly ready?: ReadyCheck;
+  /** What `/readyz` adds while it says yes: something is missing that requests need not wait for. */
+  readonly readyNote?: () => string | undefined;
   readonly limits?: Partial<AdmissionLimits>;
   readonly time?: Partial<TimeLimits>;
   readonly registry?: Registry;
@@ -113,7 +115,7 @@ export async function startAdmissionServer(options: AdmissionServerOptions): Pro
   const readiness = () => readinessOf(options, state);
   const router = createRouter({
     endpoints: withMiddleware(options),
-    routes: { ...probes(readiness), ...options.routes },
+    routes: { ...probes(readiness, options.readyNote), ...options.routes },
     time: { ...defaultTimeLimits, ...options.time },
   });
   const running = await startHttpServer({
@@ -195,12 +197,16 @@ async function readinessOf(
   }
 }
 
-function probes(readiness: () => Promise<string | undefined>): Record<string, RequestListener> {
+function probes(
+  readiness: () => Promise<string | undefined>,
+  note: () => string | undefined = () => undefined,
+): Record<string, RequestListener> {
+  const ready = () => ["ready", note()].filter((part) => part !== undefined).join("; ");
   return {
     "/healthz": (_request, response) => sendText(response, { status: 200, text: "ok" }),
     "/readyz": (_request, response) => {
       void readiness().then((trouble) =>
-        sendText(response, { status: trouble === undefined ? 200 : 503, text: trouble ?? "ready" }),
+        sendText(response, { status: trouble === undefined ? 200 : 503, text: trouble ?? ready() }),
       );
     },
   };

@@ -230,7 +230,7 @@ function earliest(waiting: Iterable<Pending>, now: number): Pending | undefined 
   return first;
 }
 
-function eventCounter(registry: Registry | undefined): (result: "written" | "dropped") => void {
+export function eventCounter(registry: Registry | undefined): (result: "written" | "dropped") => void {
   if (!registry) return () => undefined;
   const name = "kube_events_total";
   const known = registry.getSingleMetric(name);

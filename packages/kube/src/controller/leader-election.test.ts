@@ -396,7 +396,9 @@ class ShakyClock implements Clock {
 }
 
 test("leader election: never two at once, whatever clocks, network and pauses do", async () => {
-  for (let round = 0; round < count({ small: 8, full: 200 }); round += 1) {
+  const rounds = count({ small: 8, full: 200 });
+  let takenOver = 0;
+  for (let round = 0; round < rounds; round += 1) {
     const seed = testSeed() + round;
     const random = seededRandom(seed);
     const world = newWorld();
@@ -447,10 +449,12 @@ test("leader election: never two at once, whatever clocks, network and pauses do
       await settle(4);
     }
     assert.ok(acts > 300, `hardly anybody led (${acts} of 1500 steps, seed ${seed})`);
-    assert.ok(leaders.size > 1, `nobody ever took over (seed ${seed})`);
+    takenOver += leaders.size > 1 ? 1 : 0;
     for (const { restart, clock } of replicas) {
       clock.resume();
       restart.current?.stop.abort();
     }
   }
+  // In a lucky world the first leader stays; in most it does not, or the test would show nothing.
+  assert.ok(takenOver > rounds / 2, `somebody took over in ${takenOver} of ${rounds} worlds only`);
 });

@@ -210,7 +210,7 @@ function checkTimes({ leaseDurationMs, renewDeadlineMs, retryPeriodMs }: Times):
     throw new Fault("invalid", "the retry period must be clearly shorter than the renew deadline");
 }
 
-function statusGauge(registry: Registry | undefined, name: string): (leading: boolean) => void {
+export function statusGauge(registry: Registry | undefined, name: string): (leading: boolean) => void {
   if (!registry) return () => undefined;
   const known = registry.getSingleMetric("leader_election_master_status");
   const gauge =

@@ -26,6 +26,7 @@ test("a pod fits, or the first resource that is short is named in a kubelet's wo
     findMisfit(pod("c", { "example.com/gpu": "1" }), [], allocatable)?.reason,
     "OutOfexample.com/gpu",
   );
+  assert.equal(findMisfit(pod("c", { "kubernetes.io/batch-cpu": "1500" }), [], allocatable), undefined);
   assert.equal(findMisfit(pod("d"), [...others, pod("c")], allocatable)?.reason, "OutOfpods");
   const done = pod("b", { cpu: "1" }, { status: { phase: "Succeeded" } });
   assert.equal(

@@ -64,6 +64,7 @@ export function findMisfit(
       used.set(resource, addQuantities(used.get(resource) ?? quantityOf(0), amount));
   }
   for (const [resource, requested] of requestsOf(pod)) {
+    if (allocatable[resource] === undefined && isCountedByOthers(resource)) continue;
     const capacity = parseQuantity(allocatable[resource] ?? "0");
     const already = used.get(resource) ?? quantityOf(0);
     if (requested.nanos > 0n && compareQuantities(addQuantities(already, requested), capacity) > 0) {
@@ -73,6 +74,11 @@ export function findMisfit(
     }
   }
   return undefined;
+}
+
+/** What a controller of the cluster adds to nodes (`kubernetes.io/batch-cpu`): only the scheduler can judge it. */
+function isCountedByOthers(resource: string): boolean {
+  return resource.startsWith("kubernetes.io/");
 }
 
 function misfit(

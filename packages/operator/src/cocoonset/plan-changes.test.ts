@@ -416,13 +416,13 @@ table("forks", [
 
 table("scale", [
   {
-    row: "surplus goes, lowest slot first",
+    row: "surplus goes, lowest slot first, and is noted before",
     agent: one,
     pods: { 0: "ready", 1: "ready", 2: "ready", 3: "ready" },
-    does: ["note delete-vm-names", "delete a-2", "delete a-3"],
+    does: ["note delete-vm-names released-vm-names", "delete a-2", "delete a-3"],
   },
   {
-    row: "what sleeps there is noted first",
+    row: "also where one sleeps",
     agent: { replicas: 0 },
     pods: { 0: "ready", 1: { how: "asleep", annotations: { [annotation.hibernateReason]: "hibernation" } } },
     tags: { 1: digest },
@@ -447,7 +447,7 @@ table("scale", [
       0: "ready",
       box: { labels: { "cocoonset.cocoonstack.io/role": "toolbox", "cocoonset.cocoonstack.io/slot": "box" } },
     },
-    does: ["note delete-vm-names", "delete a-box"],
+    does: ["note delete-vm-names released-vm-names", "delete a-box"],
   },
   {
     row: "spare machines come when all others are there",

@@ -27,7 +27,7 @@ export function planLeftovers(draft: Draft, living: readonly Machine[]): void {
   }
 }
 
-/** Machines that were given up asleep: when their pods are gone, their copies get another name. */
+/** Machines that were given up: when their pods are gone, copies that they left get another name. */
 export function planReleased(draft: Draft): void {
   const names = releasedNames(draft);
   const gone = names.filter((name) => !draft.world.machines.some((machine) => machine.vm.vmName === name));
@@ -57,8 +57,8 @@ function forsaken(draft: Draft): readonly string[] {
 }
 
 /**
- * The steps that give machines up: their names, and which of them may sleep, are noted before their pods go. Called
- * without machines it notes those that went by themselves.
+ * The steps that give machines up: their names are noted before their pods go. Called without machines it notes those
+ * that went by themselves.
  */
 export function giveUp(draft: Draft, machines: readonly Machine[], why: string): void {
   const managed = machines.filter((machine) => machine.vm.managed && machine.role !== "warm");
@@ -68,14 +68,14 @@ export function giveUp(draft: Draft, machines: readonly Machine[], why: string):
       ...managed.map((machine) => machine.vm.vmName),
       ...alone,
     ]);
-    const doubtful = managed.filter(({ awake, vm }) => !awake || draft.digests.has(vm.vmName));
-    const asleep = [...doubtful.map(({ vm }) => vm.vmName), ...alone];
-    const released = writeDeleteList([...releasedNames(draft), ...asleep]);
+    // One that is awake may be evicted at this very moment, and then its kubelet leaves a copy too.
+    const given = [...managed.map(({ vm }) => vm.vmName), ...alone];
+    const released = writeDeleteList([...releasedNames(draft), ...given]);
     draft.do({
       kind: "annotateSet",
       wanted: {
         [setAnnotation.deleteVmNames]: writeDeleteList(names),
-        ...(asleep.length === 0 ? {} : { [setAnnotation.releasedVmNames]: released }),
+        [setAnnotation.releasedVmNames]: released,
       },
     });
   }

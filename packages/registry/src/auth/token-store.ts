@@ -40,11 +40,13 @@ export interface CreatedToken {
 const lastUsedStepMs = 60_000;
 const maxTokens = 10_000;
 
-export class TokenStore {
+export class TokenStore implements AsyncDisposable {
   readonly #storage: Storage;
   readonly #now: () => number;
   readonly #byHash = new Map<string, StoredToken>();
   readonly #byId = new Map<number, StoredToken>();
+  /** Notes of use that are being written. */
+  readonly #notes = new Set<Promise<void>>();
   #lastId = 0;
 
   private constructor(storage: Storage, now: () => number) {
@@ -108,6 +110,21 @@ export class TokenStore {
     if (token.lastUsed !== undefined && nowMs - Date.parse(token.lastUsed) < lastUsedStepMs) return;
     const used = { ...token, lastUsed: new Date(nowMs).toISOString() };
     this.#remember(used);
+    const note = this.#writeUse(used);
+    this.#notes.add(note);
+    try {
+      await note;
+    } finally {
+      this.#notes.delete(note);
+    }
+  }
+
+  /** Done when every use that was noted is written: nothing is written after it. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.allSettled(this.#notes);
+  }
+
+  async #writeUse(used: StoredToken): Promise<void> {
     await this.#write(used);
     if (!this.#byId.has(used.id)) await this.#storage.delete(layout.token(used.id)); // deleted meanwhile
   }

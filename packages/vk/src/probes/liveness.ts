@@ -2,10 +2,9 @@
  * A container's own livenessProbe, asked through the guest. It begins once the machine has been ready: one that still
  * boots is not disturbed. Enough failures in a row press the reset button: same VM, same disk, counted as a restart.
  */
-import { request as httpRequest } from "node:http";
 import type { Duplex } from "node:stream";
 import { connect as tlsConnect } from "node:tls";
-import { Fault, messageOf, sleep, withDeadline, type Abortable } from "@cocoon/core";
+import { Fault, messageOf, nodeHttp, sleep, withDeadline, type Abortable } from "@cocoon/core";
 import type { Container, ContainerProbe } from "@cocoon/kubelet";
 import type { VmRuntime } from "@cocoon/vm";
 import type { CheckResult } from "./checks.ts";
@@ -105,18 +104,19 @@ async function checkHttp(
   const headers = Object.fromEntries((get.httpHeaders ?? []).map(({ name, value }) => [name, value]));
   try {
     const status = await new Promise<number>((resolve, reject) => {
-      httpRequest(
-        {
-          path: get.path ?? "/",
-          headers: { host: "localhost", "user-agent": "kube-probe/vk-cocoon", ...headers },
-          createConnection: () => stream,
-          signal: options.signal,
-        },
-        (answer) => {
-          answer.resume();
-          resolve(answer.statusCode ?? 0);
-        },
-      )
+      nodeHttp
+        .request(
+          {
+            path: get.path ?? "/",
+            headers: { host: "localhost", "user-agent": "kube-probe/vk-cocoon", ...headers },
+            createConnection: () => stream,
+            signal: options.signal,
+          },
+          (answer) => {
+            answer.resume();
+            resolve(answer.statusCode ?? 0);
+          },
+        )
         .on("error", reject)
         .end();
     });

@@ -4,7 +4,7 @@ import { nodes, type KubeClient } from "@cocoon/kube";
 import type { Vm, VmRuntime } from "@cocoon/vm";
 import type { Machine } from "../machine.ts";
 import { findSnapshot, type Snapshots } from "../snapshots.ts";
-import { isSettledAsleep, type Seen, type SleepingSnapshot } from "./plan.ts";
+import { isLive, isSettledAsleep, type Seen, type SleepingSnapshot } from "./plan.ts";
 
 export interface Sources {
   readonly client: KubeClient;
@@ -27,9 +27,7 @@ export async function observeMachine(
   const { vmName, managed } = machine.vm;
   const record = managed ? await findVm(runtime, vmName, options) : undefined;
   const local = managed ? await findSnapshot(runtime, vmName, options) : undefined;
-  // A machine that lives, or whose sleep was published, is settled without the registry: no call in steady state.
-  const known = record ? !machine.sleep : isSettledAsleep(machine);
-  const asks = snapshots !== undefined && managed && !known;
+  const asks = snapshots !== undefined && managed && !isKnown(machine, record);
   const tag = asks ? await snapshots.sleeping(vmName, options) : "unasked";
   const slept = tag !== undefined && tag !== "unasked" ? tag : undefined;
   return {
@@ -45,6 +43,15 @@ export async function observeMachine(
     freezes: sources.freezes,
     savedNow: sources.saved.id,
   };
+}
+
+/**
+ * A machine that lives, or whose sleep was published, is settled without the registry: no call in steady state. One whose
+ * sleep was recorded and whose VM died before it was removed has its memory there.
+ */
+function isKnown(machine: Machine, record: Vm | undefined): boolean {
+  if (!record) return isSettledAsleep(machine);
+  return !machine.sleep && (isLive(record) || machine.recordedDigest === "");
 }
 
 /** By exact name. */

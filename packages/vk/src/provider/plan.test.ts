@@ -7,6 +7,7 @@ import { machine, seen } from "../testing/plan-fixtures.ts";
 const tag: SleepingSnapshot = { digest: "sha256:d1", snapshotId: "S1", fromNode: "here", baseImage: "" };
 const running = { id: "VM1", state: "running" as const };
 const paused = { id: "VM1", state: "paused" as const };
+const stopped = { id: "VM1", state: "stopped" as const };
 const copy = { id: "S1", vmId: "VM1" };
 const hibernating = { state: "hibernating" as const, observedGeneration: 1, message: "" };
 const hibernated = { ...hibernating, state: "hibernated" as const };
@@ -77,7 +78,22 @@ const bringUp: readonly (readonly [string, Seen, string])[] = [
     "dropLocal",
   ],
   ["then it goes on", seen({ vm: paused, machine: machine({ lifecycle: creating }) }), "resume"],
-  ["stopped", seen({ vm: { id: "VM1", state: "stopped" }, machine: machine({ lifecycle: ready }) }), "start"],
+  ["stopped", seen({ vm: stopped, machine: machine({ lifecycle: ready }) }), "start"],
+  [
+    "stopped by a crash after its sleep was recorded: it is restored from there, not booted",
+    seen({
+      vm: stopped,
+      local: copy,
+      tag,
+      machine: machine({ lifecycle: creating, recordedDigest: tag.digest }),
+    }),
+    "remove",
+  ],
+  [
+    "stopped by a crash after it was woken in place: what sleeps is old",
+    seen({ vm: stopped, tag, machine: machine({ lifecycle: creating, recordedDigest: tag.digest }) }),
+    "start",
+  ],
   [
     "a new attempt after a failure",
     seen({ vm: running, machine: machine({ lifecycle: failed }) }),
@@ -153,6 +169,31 @@ const fallAsleep: readonly (readonly [string, Seen, string])[] = [
       machine: asleep({ lifecycle: hibernating, recordedDigest: tag.digest }),
     }),
     "remove",
+  ],
+  [
+    "a crash before the push: it boots again",
+    seen({ vm: stopped, local: copy, machine: asleep({ lifecycle: hibernating }) }),
+    "start",
+  ],
+  [
+    "a crash after the push: what was pushed is where it stopped",
+    seen({ vm: stopped, local: copy, tag, machine: asleep({ lifecycle: hibernating }) }),
+    "record",
+  ],
+  [
+    "a crash after the record: only the VM is left to go",
+    seen({
+      vm: stopped,
+      local: copy,
+      tag,
+      machine: asleep({ lifecycle: hibernating, recordedDigest: tag.digest }),
+    }),
+    "remove",
+  ],
+  [
+    "a crash of an engine that cannot freeze: it went on after the copy",
+    seen({ freezes: false, vm: stopped, local: copy, tag, machine: asleep({ lifecycle: hibernating }) }),
+    "start",
   ],
   [
     "then it is sealed",

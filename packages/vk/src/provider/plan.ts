@@ -4,9 +4,10 @@
  *
  *   asleep wanted   VM runs      announce -> (drop stale copy) -> save, VM stays paused
  *                   VM paused    push -> record digest -> clear id -> remove VM
+ *                   VM stopped   start, unless what was pushed is where it stopped: go on as if paused
  *                   no VM        record -> clear id -> seal -> publish hibernated
  *   awake wanted    VM paused    drop the local copy -> resume (the tag goes once it is ready)
- *                   VM stopped   start
+ *                   VM stopped   start, unless what was pushed is where it stopped: remove VM
  *                   VM runs      settled; ready, then the tag is dropped by digest
  *                   no VM        restore what sleeps, else boot fresh
  */
@@ -98,9 +99,25 @@ export function planSleep(seen: Seen): Step {
   return vm ? planFallingAsleep(seen, vm) : planAsleep(seen, machine);
 }
 
+/**
+ * The host died after the push and before the VM was removed: the copy that sleeps is where the VM stood, and it has not
+ * run since, because its local copy is dropped before it goes on. Booting its disk would lose its memory, and the next
+ * save would overwrite the copy that has it.
+ */
+function diedAfterPush({ local, tag, freezes }: Seen, vm: SeenVm): boolean {
+  if (isLive(vm) || !freezes || tag === undefined || tag === "unasked") return false;
+  return local?.vmId === vm.id && local.id === tag.snapshotId;
+}
+
+export function isLive({ state }: Pick<SeenVm, "state">): boolean {
+  return state === "running" || state === "paused";
+}
+
 /** Until there is a local copy that is exactly where the VM stands; undefined when there is. */
-export function planSave({ local, freezes, savedNow }: Seen, vm: SeenVm): Step | undefined {
-  if (vm.state !== "running" && vm.state !== "paused") return { kind: "start", vmId: vm.id };
+export function planSave(seen: Seen, vm: SeenVm): Step | undefined {
+  const { local, freezes, savedNow } = seen;
+  if (diedAfterPush(seen, vm)) return undefined;
+  if (!isLive(vm)) return { kind: "start", vmId: vm.id };
   const exact = freezes ? vm.state === "paused" && local?.vmId === vm.id : local?.id === savedNow;
   if (local && !exact) return { kind: "dropLocal" };
   return local ? undefined : { kind: "save", vmId: vm.id };
@@ -140,10 +157,13 @@ function planAwake(seen: Seen): Step {
   return vm ? planLive(seen, vm) : planComingUp(seen, machine);
 }
 
-function planLive({ local, machine, freezes }: Seen, vm: SeenVm): Step {
+function planLive(seen: Seen, vm: SeenVm): Step {
+  const { local, machine, freezes } = seen;
   // A new attempt after a failure or a sleep: only then may `ready` follow.
   if (machine.lifecycle.state !== "creating" && machine.lifecycle.state !== "ready")
     return { kind: "announce", state: "creating" };
+  // Gone, and restored from where it slept.
+  if (diedAfterPush(seen, vm)) return { kind: "remove", vmId: vm.id };
   // The copy is where the VM stands now. Once it goes on, the copy is old, and may never be taken for new.
   if (local && (local.vmId === vm.id || !freezes)) return { kind: "dropLocal" };
   if (vm.state === "paused") return { kind: "resume", vmId: vm.id };

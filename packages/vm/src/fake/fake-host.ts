@@ -8,6 +8,7 @@ import { Fault, type FaultCode } from "@cocoon/core";
 import { findByRef, newId, vmNotFound } from "../store/ids.ts";
 import type { Vm, VmExit, VmStats } from "../vm.ts";
 import type { Image } from "../image-store.ts";
+import type { Snapshot } from "../snapshot.ts";
 import { FakeGuest, type FakeGuestState } from "./fake-guest.ts";
 import type { FakeProcess } from "./fake-process.ts";
 
@@ -37,6 +38,8 @@ export class FakeHost {
   readonly readyAfterMs: number;
   readonly vms = new Map<string, FakeVm>();
   readonly images = new Map<string, Image>();
+  /** Oldest first; what is in them lies in `directory`. */
+  readonly snapshots = new Map<string, Snapshot>();
   readonly changes = new EventEmitter();
   /** What answers on a guest's TCP ports. */
   readonly services = new Map<number, (stream: Duplex, vm: Vm) => void>();
@@ -88,8 +91,16 @@ export class FakeHost {
   }
 
   find(ref: string): FakeVm {
-    const named = [...this.vms.values()].map((each) => ({ id: each.vm.id, name: each.vm.name, each }));
-    return findByRef(ref, named, vmNotFound).each;
+    const exact = this.vms.get(ref);
+    if (exact) return exact;
+    const { id } = findByRef(
+      ref,
+      Array.from(this.vms.values(), ({ vm }) => vm),
+      vmNotFound,
+    );
+    const found = this.vms.get(id);
+    if (!found) throw vmNotFound(ref);
+    return found;
   }
 
   add(vm: Omit<Vm, "id" | "createdAt" | "updatedAt" | "epoch" | "nics">, state?: FakeGuestState): FakeVm {

@@ -73,7 +73,7 @@ export class FakeRuntime implements VmRuntime {
   async clone(spec: CloneSpec, { signal }: Abortable): Promise<Vm> {
     await this.#host.enter("clone", signal);
     assertVmName(spec.name);
-    const snapshot = await this.snapshots.find(spec.snapshot);
+    const snapshot = this.snapshots.find(spec.snapshot);
     const { config } = snapshot;
     for (const [what, asked, has] of [
       ["cpu", spec.cpus, config.cpus],
@@ -140,7 +140,7 @@ export class FakeRuntime implements VmRuntime {
   async restore(ref: string, snapshotRef: string, { signal }: Abortable): Promise<Vm> {
     await this.#host.enter("restore", signal);
     const { entry } = this.#permitted(ref, "restore");
-    const snapshot = await this.snapshots.find(snapshotRef);
+    const snapshot = this.snapshots.find(snapshotRef);
     if (snapshot.vmId !== entry.vm.id)
       throw new Fault(
         "conflict",

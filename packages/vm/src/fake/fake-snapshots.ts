@@ -1,5 +1,5 @@
 /** Snapshots of pretended guests, as real files: they can be exported, pushed to a registry and brought back. */
-import { mkdir, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { createGzip } from "node:zlib";
@@ -67,7 +67,7 @@ export class FakeSnapshots implements VmSnapshots {
   async list(options: Abortable & { readonly vmRef?: string }): Promise<readonly Snapshot[]> {
     await this.#host.enter("snapshots.list", options.signal);
     const vmId = options.vmRef === undefined ? undefined : this.#host.find(options.vmRef).vm.id;
-    return (await this.all()).filter((snapshot) => vmId === undefined || snapshot.vmId === vmId);
+    return this.all().filter((snapshot) => vmId === undefined || snapshot.vmId === vmId);
   }
 
   async inspect(ref: string, { signal }: Abortable): Promise<Snapshot> {
@@ -77,7 +77,8 @@ export class FakeSnapshots implements VmSnapshots {
 
   async remove(ref: string, { signal }: Abortable): Promise<void> {
     await this.#host.enter("snapshots.remove", signal);
-    const { id } = await this.find(ref);
+    const { id } = this.find(ref);
+    this.#host.snapshots.delete(id);
     await rm(this.#directoryOf(id), { recursive: true, force: true });
     for (const entry of this.#host.vms.values())
       if (entry.vm.snapshotIds.includes(id))
@@ -86,7 +87,7 @@ export class FakeSnapshots implements VmSnapshots {
 
   async export(ref: string, options: ExportOptions): Promise<Readable> {
     await this.#host.enter("snapshots.export", options.signal);
-    const source = await this.#filesOf(await this.find(ref));
+    const source = await this.#filesOf(this.find(ref));
     const bytes = writeArchive({ ...source, modifiedAt: new Date(source.snapshot.createdAt) }, options);
     const plain = Readable.from(bytes, { objectMode: false });
     return options.gzip ? plain.pipe(createGzip()) : plain;
@@ -119,18 +120,15 @@ export class FakeSnapshots implements VmSnapshots {
     { signal }: Abortable,
   ): Promise<T> {
     await this.#host.enter("snapshots.withFiles", signal);
-    return use(await this.#filesOf(await this.find(ref)));
+    return use(await this.#filesOf(this.find(ref)));
   }
 
-  async all(): Promise<readonly Snapshot[]> {
-    await mkdir(this.#host.directory, { recursive: true });
-    const ids = (await readdir(this.#host.directory)).filter((name) => !name.startsWith("work-"));
-    const found = await Promise.all(ids.map((id) => this.#load(id)));
-    return found.sort((one, other) => one.createdAt.localeCompare(other.createdAt));
+  all(): readonly Snapshot[] {
+    return [...this.#host.snapshots.values()];
   }
 
-  async find(ref: string): Promise<Snapshot> {
-    return findByRef(ref, await this.all(), snapshotNotFound);
+  find(ref: string): Snapshot {
+    return findByRef(ref, this.all(), snapshotNotFound);
   }
 
   async stateOf(id: string): Promise<FakeGuestState> {
@@ -141,14 +139,9 @@ export class FakeSnapshots implements VmSnapshots {
     return join(this.#host.directory, id);
   }
 
-  async #load(id: string): Promise<Snapshot> {
-    return JSON.parse(await readFile(join(this.#directoryOf(id), "record.json"), "utf8")) as Snapshot;
-  }
-
   async #store(snapshot: Snapshot, state: FakeGuestState): Promise<void> {
     if (snapshot.name !== "") assertSnapshotName(snapshot.name);
-    const holder =
-      snapshot.name === "" ? undefined : (await this.all()).find((each) => each.name === snapshot.name);
+    const holder = snapshot.name === "" ? undefined : this.all().find((each) => each.name === snapshot.name);
     if (holder)
       throw new Fault(
         "alreadyExists",
@@ -159,7 +152,7 @@ export class FakeSnapshots implements VmSnapshots {
     await writeFile(join(directory, stateFile), JSON.stringify(state));
     // Something to carry: memory that no two snapshots share entirely.
     await writeFile(join(directory, memoryFile), Buffer.alloc(memoryBytes, snapshot.id));
-    await writeFile(join(directory, "record.json"), JSON.stringify(snapshot));
+    this.#host.snapshots.set(snapshot.id, snapshot);
   }
 
   async #take(directory: string, envelope: string, options: ImportOptions): Promise<Snapshot> {

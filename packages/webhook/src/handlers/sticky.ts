@@ -1,13 +1,16 @@
 /** Mode `sticky`: every machine's pod gets its name, its slot and its node; what cannot be reserved is refused. */
 import { randomUUID } from "node:crypto";
-import { isDnsLabel, isDnsSubdomain } from "@cocoon/contract";
+import { annotation, isDnsLabel, isDnsSubdomain, poolOf, readText } from "@cocoon/contract";
 import { Fault, isFault, messageOf, toFault } from "@cocoon/core";
+import { applyJsonPatch, diffJson, type JsonPatchOperation } from "@cocoon/core/json-patch";
 import { isLabelValue } from "@cocoon/core/label-selector";
 import { allow, allowWithPatch, type AdmissionContext } from "@cocoon/kube/admission";
 import type { PendingLoads } from "../nodes/pending-loads.ts";
-import { readPodShape } from "../nodes/pod-shape.ts";
+import { digestOfShape, readPodShape } from "../nodes/pod-shape.ts";
+import { asItCame, tryReadNote } from "../pods/admission-note.ts";
 import { lineageOfPod } from "../pods/lineage.ts";
 import { patchPod } from "../pods/patch-pod.ts";
+import type { AdmittedPod } from "../pods/read-pod.ts";
 import type { Workloads } from "../workloads.ts";
 import type { ClaimRequest, Granted } from "../store/claim-request.ts";
 import type { Reservations } from "../store/reservations.ts";
@@ -39,7 +42,6 @@ async function reserve(
   context: AdmissionContext,
   options: StickyOptions,
 ): Promise<Judgement> {
-  const { reservations, pending } = options;
   let claim: ClaimRequest;
   try {
     claim = readClaim(machine, options);
@@ -47,23 +49,72 @@ async function reserve(
     return notReserved(toFault(error), options);
   }
   if (machine.request.dryRun) return dryRun(claim);
+  try {
+    const earlier = await recall({ machine, claim }, context, options);
+    return await grant(earlier ?? { machine, claim }, context, options);
+  } catch (error) {
+    context.signal.throwIfAborted();
+    return notReserved(toFault(error), options);
+  }
+}
+
+interface Asked {
+  /** The pod without what we added to it ourselves. */
+  readonly machine: MachinePod;
+  readonly claim: ClaimRequest;
+  /** The pod with it, where it came with it. */
+  readonly sent?: AdmittedPod;
+}
+
+/** What is asked when the API server asks about a pod of ours again; undefined for a pod that is new to us. */
+async function recall(
+  { machine, claim }: Asked,
+  context: AdmissionContext,
+  { reservations, workloads }: StickyOptions,
+): Promise<Asked | undefined> {
+  const note = tryReadNote(machine.pod);
+  const earlier = readText(machine.pod.metadata.annotations, annotation.reservation);
+  if (!note || !claimPattern.test(earlier)) return undefined;
+  const held = await reservations.recall({ ...claim, claim: earlier }, context);
+  if (!held) return undefined;
+  const pod = asItCame(machine.pod, note, held.entry.node);
+  const original: MachinePod = { ...machine, pod, pool: poolOf(pod) };
+  const now = readClaim(original, { workloads });
+  if (original.pool !== held.entry.pool) {
+    await reservations.giveUp(held, context);
+    return { machine: original, claim: now, sent: machine.pod };
+  }
+  const changed = digestOfShape(now.shape) !== note.shape;
+  const again = { pin: note.pin, from: note.from, changed };
+  return { machine: original, claim: { ...now, claim: earlier, again }, sent: machine.pod };
+}
+
+async function grant(asked: Asked, context: AdmissionContext, options: StickyOptions): Promise<Judgement> {
+  const { machine, claim } = asked;
+  const { reservations, pending, granted: told } = options;
   pending.expect(claim.claim, claim.shape.requests);
   try {
     const answer = await reservations.reserve(claim, context);
     if (answer.kind === "refused") return notReserved(answer.fault, options);
-    options.granted(machine, answer.granted);
-    const { warning } = answer.granted.placement;
-    const patch = patchPod(machine.pod, answer.granted);
+    const { granted } = answer;
+    if (!claim.again) told(machine, granted);
+    const { warning } = granted.placement;
+    const patch = patchFrom(asked, granted);
     return allowed(allowWithPatch(patch, warning === undefined ? {} : { warnings: [warning] }));
-  } catch (error) {
-    context.signal.throwIfAborted();
-    return notReserved(toFault(error), options);
   } finally {
     pending.forgetExpected(claim.claim);
   }
 }
 
-function readClaim({ request, pod, pool }: MachinePod, { workloads }: StickyOptions): ClaimRequest {
+function patchFrom({ machine: { pod }, claim, sent }: Asked, granted: Granted): JsonPatchOperation[] {
+  const patch = patchPod(pod, granted, digestOfShape(claim.shape));
+  return sent ? diffJson(sent, applyJsonPatch(pod, patch)) : patch;
+}
+
+function readClaim(
+  { request, pod, pool }: MachinePod,
+  { workloads }: Pick<StickyOptions, "workloads">,
+): ClaimRequest {
   const namespace = request.namespace;
   if (!isDnsLabel(namespace)) throw new Fault("invalid", `namespace "${brief(namespace)}" is not a name`);
   if (!isLabelValue(pool) || !isDnsSubdomain(shardName(pool, 0)))
@@ -88,9 +139,11 @@ function readClaim({ request, pod, pool }: MachinePod, { workloads }: StickyOpti
   };
 }
 
+const claimPattern = /^[\w-]{8,64}$/;
+
 /** The same request, sent twice, is one claim. */
 function claimText(uid: string): string {
-  return /^[\w-]{8,64}$/.test(uid) ? uid : randomUUID();
+  return claimPattern.test(uid) ? uid : randomUUID();
 }
 
 function dryRun({ lineage, podName }: ClaimRequest): Judgement {

@@ -53,8 +53,12 @@ export class PendingLoads {
       });
   }
 
-  on(node: string): PendingLoad {
-    return this.#byNode.get(node) ?? nothing;
+  /** `except`: a claim that is not counted. */
+  on(node: string, except?: string): PendingLoad {
+    const load = this.#byNode.get(node) ?? nothing;
+    const own = except === undefined ? undefined : this.#byClaim.get(except);
+    if (own?.node !== node) return load;
+    return { pods: load.pods - 1, amounts: subtractAmounts(load.amounts, own.amounts) };
   }
 }
 

@@ -40,6 +40,8 @@ export interface PlaceRequest {
   readonly vmName: string;
   /** Whether its snapshot is in the registry; undefined while nobody has asked. */
   readonly proof: boolean | undefined;
+  /** What this claim asks of its node already is not counted against it. */
+  readonly claim?: string;
 }
 
 export type Placed = { readonly kind: "placed"; readonly placement: Placement } | { readonly kind: "prove" };
@@ -63,15 +65,16 @@ export class PlacementRules {
     this.#options = options;
   }
 
-  place({ shape, pool, sticky, vmName, proof }: PlaceRequest): Placed {
+  place(request: PlaceRequest): Placed {
+    const { shape, sticky, vmName, proof } = request;
     if (shape.nodeName !== "") return placed({ node: shape.nodeName, pin: "none" });
-    if (sticky === "") return placed(this.#choose(shape, pool));
+    if (sticky === "") return placed(this.#choose(request));
     const node = this.#options.nodes.get(sticky);
-    if (!node || node.fenced) return placed(this.#choose(shape, pool));
-    const trouble = this.#troubleWith(node, shape);
+    if (!node || node.fenced) return placed(this.#choose(request));
+    const trouble = this.#troubleWith(node, request);
     if (trouble === undefined) return placed(this.#pin(sticky, shape));
     if (proof === undefined) return { kind: "prove" };
-    const elsewhere = proof ? this.#choose(shape, pool) : undefined;
+    const elsewhere = proof ? this.#choose(request) : undefined;
     if (elsewhere && elsewhere.node !== "") return placed(elsewhere);
     const warning = `machine ${vmName} stays on node ${sticky}, which ${trouble}; the pod waits for it. Fence the node (taint node.kubernetes.io/out-of-service) or delete its Node object if it is lost`;
     return placed({ node: sticky, pin: "affinity", warning });
@@ -81,16 +84,17 @@ export class PlacementRules {
   keep(node: string, shape: PodShape): Placement {
     if (node === "" || shape.nodeName !== "") return { node, pin: "none" };
     const facts = this.#options.nodes.get(node);
-    return facts && this.#troubleWith(facts, shape) === undefined
+    return facts && this.#troubleWith(facts, { shape }) === undefined
       ? this.#pin(node, shape)
       : { node, pin: "affinity" };
   }
 
-  #choose(shape: PodShape, pool: string): Placement {
+  #choose(request: PlaceRequest): Placement {
+    const { shape, pool, claim } = request;
     let best: { readonly node: NodeFacts; readonly pods: number } | undefined;
     for (const node of this.#options.nodes.inPool(pool)) {
-      if (this.#troubleWith(node, shape) !== undefined) continue;
-      const { pods } = this.#loadOf(node);
+      if (this.#troubleWith(node, request) !== undefined) continue;
+      const { pods } = this.#loadOf(node, claim);
       if (!best || pods < best.pods || (pods === best.pods && node.metadata.name < best.node.metadata.name))
         best = { node, pods };
     }
@@ -102,14 +106,14 @@ export class PlacementRules {
     return { node, pin: direct ? "nodeName" : "affinity" };
   }
 
-  #troubleWith(node: NodeFacts, shape: PodShape): string | undefined {
+  #troubleWith(node: NodeFacts, { shape, claim }: Pick<PlaceRequest, "shape" | "claim">): string | undefined {
     if (node.fenced) return "is out of service";
-    return unsuitability(node, shape, this.#loadOf(node));
+    return unsuitability(node, shape, this.#loadOf(node, claim));
   }
 
-  #loadOf({ metadata: { name } }: NodeFacts): Load {
+  #loadOf({ metadata: { name } }: NodeFacts, claim?: string): Load {
     const now = this.#options.pods.loadOf(name);
-    const soon = this.#options.pending.on(name);
+    const soon = this.#options.pending.on(name, claim);
     if (soon.pods === 0) return now;
     return { pods: now.pods + soon.pods, amounts: addAmounts(now.amounts, soon.amounts) };
   }

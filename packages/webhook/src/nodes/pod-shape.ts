@@ -1,4 +1,5 @@
 /** What a pod asks of its node, read from the object that is being admitted. */
+import { createHash } from "node:crypto";
 import { requirementsOf, type LabelRequirement } from "@cocoon/core/label-selector";
 import type { PodSpec, Toleration } from "@cocoon/kube";
 import { requestsOf, type Amounts } from "./amounts.ts";
@@ -21,16 +22,37 @@ export interface PodShape {
   readonly unchecked: string | undefined;
 }
 
+/** Taints of nodes that are away. A machine waits for its node, however its pod says so. */
+export const patienceKeys = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] as const;
+
 export function readPodShape(spec: PodSpec): PodShape {
   const required = nodeTermsOf(spec);
   return {
-    tolerations: spec.tolerations ?? [],
+    // Whether the node is ready is judged by its condition.
+    tolerations: (spec.tolerations ?? []).filter(({ key }) => !patienceKeys.some((each) => each === key)),
     selector: spec.nodeSelector ?? {},
     terms: required.terms,
     requests: requestsOf(spec),
     nodeName: spec.nodeName ?? "",
     unchecked: required.trouble ?? uncheckedPart(spec),
   };
+}
+
+/** The same for pods that ask for the same, whatever else is in them. */
+export function digestOfShape({ requests, selector, ...rest }: PodShape): string {
+  const text = JSON.stringify([
+    sorted(requests),
+    sorted(selector),
+    rest.terms,
+    rest.unchecked,
+    rest.tolerations,
+    rest.nodeName,
+  ]);
+  return createHash("sha256").update(text).digest("base64url").slice(0, 12);
+}
+
+function sorted(map: Readonly<Record<string, unknown>>): [string, unknown][] {
+  return Object.entries(map).toSorted(([left], [right]) => (left < right ? -1 : 1));
 }
 
 interface RawTerm {

@@ -20,14 +20,18 @@ const metadataOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.i
 const pageSize = 500;
 const timeoutMs = 5_000;
 
-export interface LookedPod {
+interface LookedPod {
   readonly uid: string;
   readonly annotations: Readonly<Record<string, string>>;
 }
 
+export interface PodsLook extends LiveLook {
+  readonly pods: readonly LookedPod[];
+}
+
 /** Looks that are shared by those who ask about the same namespace. */
 export class Looks {
-  readonly #byNamespace = new Map<string, Coalesced<LiveLook>>();
+  readonly #byNamespace = new Map<string, Coalesced<PodsLook>>();
   readonly #client: KubeClient;
   readonly #signal: AbortSignal;
 
@@ -36,7 +40,7 @@ export class Looks {
     this.#signal = signal;
   }
 
-  at(namespace: string): Promise<LiveLook> {
+  at(namespace: string): Promise<PodsLook> {
     const known = this.#byNamespace.get(namespace);
     if (known) return known.ask();
     const looks = new Coalesced(() => lookAtPods(this.#client, namespace, { signal: this.#signal }));
@@ -49,7 +53,7 @@ export async function lookAtPods(
   client: KubeClient,
   namespace: string,
   { signal }: Abortable,
-): Promise<LiveLook & { readonly pods: readonly LookedPod[] }> {
+): Promise<PodsLook> {
   const pods: LookedPod[] = [];
   let version: bigint | undefined;
   let next = "";

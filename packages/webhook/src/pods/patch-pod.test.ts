@@ -27,7 +27,7 @@ const entry: Entry = {
 
 function patched(object: object, placement: Placement = { node: "n1", pin: "nodeName" }): Pod {
   const pod = readPod(object as Record<string, unknown>);
-  return applyJsonPatch(object, patchPod(pod, { entry, placement })) as Pod;
+  return applyJsonPatch(object, patchPod(pod, { entry, placement, from: "" }, "digest")) as Pod;
 }
 
 const base = { metadata: {}, spec: { containers: [{ name: "c", image: "team/x:1" }], tolerations: [] } };
@@ -41,6 +41,16 @@ test("a pod that says nothing gets everything", () => {
     [annotation.managed]: "true",
     [annotation.os]: "linux",
     "controller.kubernetes.io/pod-deletion-cost": "-4",
+    [annotation.admission]: JSON.stringify({
+      pin: "nodeName",
+      shape: "digest",
+      added: {
+        [annotation.image]: "team/x:1",
+        [annotation.managed]: "true",
+        [annotation.os]: "linux",
+        "controller.kubernetes.io/pod-deletion-cost": "-4",
+      },
+    }),
   });
   assert.equal(spec?.nodeName, "n1");
   assert.deepEqual(
@@ -74,6 +84,7 @@ test("what a pod says itself stays, except its machine's name", () => {
     ...annotations,
     [annotation.vmName]: "vk-ns-web-4",
     [annotation.reservation]: "c",
+    [annotation.admission]: JSON.stringify({ pin: "nodeName", shape: "digest", added: {} }),
   });
   assert.deepEqual(
     spec?.tolerations?.map(({ tolerationSeconds }) => tolerationSeconds),

@@ -3,29 +3,33 @@ import { annotation, readVmSpec } from "@cocoon/contract";
 import type { JsonPatchOperation } from "@cocoon/core/json-patch";
 import type { Toleration } from "@cocoon/kube";
 import { formatPointer } from "@cocoon/core/json-patch";
-import { requiredTermsOf } from "../nodes/pod-shape.ts";
+import { patienceKeys, requiredTermsOf } from "../nodes/pod-shape.ts";
 import type { Granted } from "../store/claim-request.ts";
+import { deletionCost, writeNote } from "./admission-note.ts";
+import { nodeRequirement, type FieldRequirement } from "./node-requirement.ts";
 import type { AdmittedPod } from "./read-pod.ts";
 
-const deletionCost = "controller.kubernetes.io/pod-deletion-cost";
-const patience = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] as const;
 /** What the API server adds to pods that say nothing: it would evict a machine after five minutes. */
 const defaultPatienceSeconds = 300;
 
-export function patchPod(pod: AdmittedPod, granted: Granted): JsonPatchOperation[] {
-  return [...annotationPatch(pod, granted), ...pinPatch(pod, granted), ...tolerationPatch(pod)];
+/** `shape`: digest of what the pod asks of its node. */
+export function patchPod(pod: AdmittedPod, granted: Granted, shape: string): JsonPatchOperation[] {
+  return [...annotationPatch(pod, granted, shape), ...pinPatch(pod, granted), ...tolerationPatch(pod)];
 }
 
-function annotationPatch(pod: AdmittedPod, { entry }: Granted): JsonPatchOperation[] {
+function annotationPatch(pod: AdmittedPod, granted: Granted, shape: string): JsonPatchOperation[] {
+  const { entry, placement, from } = granted;
   const present = pod.metadata.annotations;
+  const missing = missingSpec(pod);
+  // Of replicas that are equal otherwise the one with the lowest cost goes first: the highest slot.
+  if (entry.deployment !== "" && present?.[deletionCost] === undefined)
+    missing[deletionCost] = entry.slot === 0 ? "0" : String(-entry.slot);
   const wanted: Record<string, string> = {
     [annotation.vmName]: entry.vmName,
     [annotation.reservation]: entry.claim,
-    ...missingSpec(pod),
+    ...missing,
+    [annotation.admission]: writeNote({ pin: placement.pin, from, shape, added: missing }),
   };
-  // Of replicas that are equal otherwise the one with the lowest cost goes first: the highest slot.
-  if (entry.deployment !== "" && present?.[deletionCost] === undefined)
-    wanted[deletionCost] = entry.slot === 0 ? "0" : String(-entry.slot);
   const operations = Object.entries(wanted).map(([key, value]): JsonPatchOperation => ({
     op: "add",
     path: formatPointer(["metadata", "annotations", key]),
@@ -53,15 +57,7 @@ function missingSpec({
 function pinPatch(pod: AdmittedPod, { placement }: Granted): JsonPatchOperation[] {
   const { node, pin } = placement;
   if (pin === "nodeName") return [{ op: "add", path: "/spec/nodeName", value: node }];
-  return pin === "affinity"
-    ? [requireNode(pod, { key: "metadata.name", operator: "In", values: [node] })]
-    : [];
-}
-
-interface FieldRequirement {
-  readonly key: string;
-  readonly operator: string;
-  readonly values: readonly string[];
+  return pin === "affinity" ? [requireNode(pod, nodeRequirement(node))] : [];
 }
 
 /** Every alternative of the pod's own affinity gets the requirement: alternatives are or-ed. */
@@ -97,7 +93,7 @@ function tolerationPatch({ spec }: AdmittedPod): JsonPatchOperation[] {
   const kept = present.map((toleration) =>
     isDefaultPatience(toleration) ? withoutEnd(toleration) : toleration,
   );
-  const missing = patience.filter((key) => !kept.some((toleration) => covers(toleration, key)));
+  const missing = patienceKeys.filter((key) => !kept.some((toleration) => covers(toleration, key)));
   const added = missing.map((key): Toleration => ({ key, operator: "Exists", effect: "NoExecute" }));
   const isSame = added.length === 0 && kept.every((toleration, index) => toleration === present[index]);
   return isSame ? [] : [{ op: "add", path: "/spec/tolerations", value: [...kept, ...added] }];
@@ -105,7 +101,7 @@ function tolerationPatch({ spec }: AdmittedPod): JsonPatchOperation[] {
 
 function isDefaultPatience({ key, effect, tolerationSeconds }: Toleration): boolean {
   return (
-    patience.some((each) => each === key) &&
+    patienceKeys.some((each) => each === key) &&
     effect === "NoExecute" &&
     tolerationSeconds === defaultPatienceSeconds
   );

@@ -8,7 +8,7 @@
  */
 import type { Occupancy } from "../pods/occupancy.ts";
 import type { SlimPod } from "../pods/slim-pod.ts";
-import type { Entry } from "../store/entry.ts";
+import { beforeClaim, type Entry } from "../store/entry.ts";
 
 export interface Graces {
   /** How long a slot is kept after its pod has gone. */
@@ -59,8 +59,8 @@ function bind(entry: Entry, pod: SlimPod): EntryChange {
 }
 
 function abandon(entry: Entry): EntryChange {
-  if (entry.lastGone === "") return { kind: "release", why: "unbound" };
-  return { kind: "fallBack", entry: { ...entry, claim: "", goneSince: entry.lastGone, lastGone: "" } };
+  const before = beforeClaim(entry);
+  return before ? { kind: "fallBack", entry: before } : { kind: "release", why: "unbound" };
 }
 
 /** A time that cannot be read is taken for long ago. */

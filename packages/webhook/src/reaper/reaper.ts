@@ -14,6 +14,7 @@ import { adoptPods } from "./adopt.ts";
 import type { Graces } from "./changes.ts";
 import { importOlderStores } from "./import-older.ts";
 import { sweep } from "./sweep.ts";
+import { removeEmptyShards } from "./tidy.ts";
 
 export interface ReaperOptions extends Graces {
   readonly client: KubeClient;
@@ -69,7 +70,7 @@ async function reap(options: ReaperOptions, leadership: Leadership, ending: Abor
       await tick(options, { leadership, releases, signal });
       if (performance.now() - lastFullMs >= options.intervalMs) {
         lastFullMs = performance.now();
-        await tidy(options, { signal });
+        await removeEmptyShards({ ...options, ledger: options.model.ledger }, { signal });
       }
     } catch (error) {
       if (signal.aborted) return;
@@ -88,15 +89,4 @@ async function tick(options: ReaperOptions, { leadership, releases, signal }: Ti
   const assertLeading = () => leadership.assertHeld();
   await sweep({ ...options, ledger, pods, assertLeading, releases }, { signal });
   options.duplicates(await adoptPods({ ...options, ledger, pods }, { signal }));
-}
-
-/** An empty shard that takes nothing new is of no use; the first one stays, others look for it. */
-async function tidy({ model: { ledger }, writes, log }: ReaperOptions, { signal }: Abortable): Promise<void> {
-  for (const shard of ledger.shards()) {
-    const isLast = ledger.shardsOf(shard.pool).at(-1)?.name === shard.name;
-    if (shard.index > 0 && shard.sealed && shard.held.size === 0 && !isLast) {
-      await writes.delete(shard.name, shard.version, { signal });
-      log.info({ shard: shard.name }, "empty shard removed");
-    }
-  }
 }

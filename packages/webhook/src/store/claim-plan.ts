@@ -1,7 +1,7 @@
 /**
  * Decides one round of claims against what is known now; nothing is written here. In order:
  *
- *   the same admission asks again      what it was granted
+ *   the same admission asks again      what it was granted; placed anew when the pod asks for something else now
  *   the name belongs to somebody else  refused, naming the holder
  *   a slot whose pod is gone           taken over, lowest first: the re-created replica is its predecessor again
  *   the owner lacks pods, but those
@@ -12,7 +12,7 @@ import { vmNameTrouble } from "@cocoon/contract";
 import type { Fault } from "@cocoon/core";
 import type { PlacementRules } from "../nodes/placement.ts";
 import { occupancyOf } from "../pods/occupancy.ts";
-import type { ClaimRequest, Granted, Plan } from "./claim-request.ts";
+import type { Again, ClaimRequest, Granted, Plan } from "./claim-request.ts";
 import { collisionText, foreignPod, holderOfName, holderOfPrefix, type NameKeepers } from "./collisions.ts";
 import { slotPrefixOf, vmNameOf, type Entry } from "./entry.ts";
 import type { Held } from "./ledger.ts";
@@ -39,8 +39,32 @@ export class ClaimRound {
 
   #again(request: ClaimRequest, held: Held): Plan {
     const { entry } = held;
-    const placement = this.#context.placement.keep(entry.node, request.shape);
-    return { kind: "held", granted: { entry, placement }, held };
+    const { again, shape } = request;
+    if (again?.changed) return this.#placeAgain(request, again, held);
+    const { node } = entry;
+    if (again)
+      return {
+        kind: "held",
+        granted: { entry, placement: { node, pin: again.pin }, from: again.from },
+        held,
+      };
+    const placement = this.#context.placement.keep(node, shape);
+    const from = entry.lastGone === "" ? "" : node;
+    return { kind: "held", granted: { entry, placement, from }, held };
+  }
+
+  /** The same reservation, placed as if the pod had come the way it is now. */
+  #placeAgain({ shape, pool, learned, claim }: ClaimRequest, { from }: Again, held: Held): Plan {
+    const { placement: rules, now } = this.#context;
+    const { vmName } = held.entry;
+    const proof = learned.proofs.get(vmName);
+    const placed = rules.place({ shape, pool, sticky: from, vmName, proof, claim });
+    if (placed.kind === "prove") return { kind: "prove", vmName };
+    const { placement } = placed;
+    if (placement.node === held.entry.node)
+      return { kind: "held", granted: { entry: held.entry, placement, from }, held };
+    const entry: Entry = { ...held.entry, node: placement.node, updatedAt: now().toISOString() };
+    return { kind: "put", granted: { entry, placement, from }, replaces: held };
   }
 
   #planPod(request: ClaimRequest): Plan {
@@ -143,7 +167,7 @@ export class ClaimRound {
       goneSince: "",
       lastGone: this.#lastGoneOf(held, request),
     };
-    const granted: Granted = { entry, placement: placed.placement };
+    const granted: Granted = { entry, placement: placed.placement, from: sticky };
     return { kind: "put", granted, replaces: held };
   }
 

@@ -15,10 +15,21 @@ export interface ClaimRequest {
   /** Of a pod that is named by itself: the ordinal in its StatefulSet. */
   readonly ordinal: number;
   readonly shape: PodShape;
+  /** Set when the API server asks about a pod a second time, because somebody changed it after us. */
+  readonly again?: Again;
   /** Replicas that the owner is meant to have; undefined when nobody knows. */
   readonly desired: () => number | undefined;
   /** Learned while deciding; see `Plan`. */
   readonly learned: Learned;
+}
+
+export interface Again {
+  /** How the pod was pinned the first time. */
+  readonly pin: Placement["pin"];
+  /** Where the machine ran before this admission; empty for a new one. */
+  readonly from: string;
+  /** What the pod asks of its node is not what it asked the first time. */
+  readonly changed: boolean;
 }
 
 interface Learned {
@@ -30,6 +41,8 @@ interface Learned {
 export interface Granted {
   readonly entry: Entry;
   readonly placement: Placement;
+  /** Where the machine ran before this admission; empty for a new one. */
+  readonly from: string;
 }
 
 export type Plan =

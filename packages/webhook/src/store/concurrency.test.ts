@@ -2,15 +2,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { silentLogger } from "@cocoon/core";
+import { configMaps } from "@cocoon/kube";
 import { count, seededRandom, testSeed } from "@cocoon/testkit";
 import { PendingLoads } from "../nodes/pending-loads.ts";
 import { PlacementRules } from "../nodes/placement.ts";
 import { readPodShape } from "../nodes/pod-shape.ts";
 import { PodIndex } from "../pods/pod-index.ts";
+import { removeEmptyShards } from "../reaper/tidy.ts";
 import { ConfigMapServer } from "../testing/config-map-server.ts";
-import type { Lineage } from "./entry.ts";
+import type { ClaimRequest } from "./claim-request.ts";
+import { keyOfEntry, writeEntry, type Entry, type Lineage } from "./entry.ts";
 import { Ledger } from "./ledger.ts";
 import { Reservations, type Answer } from "./reservations.ts";
+import { newShard } from "./shard.ts";
 import { ShardWrites } from "./shard-writes.ts";
 import { Witness } from "./witness.ts";
 
@@ -20,6 +24,7 @@ const shape = readPodShape({ containers: [] });
 interface Replica {
   readonly ledger: Ledger;
   readonly reservations: Reservations;
+  readonly writes: ShardWrites;
 }
 
 /** One process: what it knows comes from its own watch alone. */
@@ -39,16 +44,17 @@ function startReplica(server: ConfigMapServer): Replica {
   const placement = new PlacementRules({ nodes, pods, pending, pinMode: "auto" });
   const sets = { ownerOfPrefix: () => undefined, ownerOfName: () => undefined };
   const client = server.client();
+  const writes = new ShardWrites({ client, ledger, count: () => undefined, signal });
   const reservations = new Reservations({
     client,
     context: { ledger, sets, pods, placement, now: () => new Date(0) },
-    writes: new ShardWrites({ client, ledger, count: () => undefined, signal }),
+    writes,
     witness,
     isInRegistry: () => Promise.resolve(false),
     log: silentLogger,
     signal,
   });
-  return { ledger, reservations };
+  return { ledger, reservations, writes };
 }
 
 function lineage(namespace: string, name: string): Lineage {
@@ -150,3 +156,127 @@ test("what waits together goes out in one write, and full shards are followed by
   const sizes = server.objects.map(({ data }) => JSON.stringify(data).length);
   assert.ok(Math.max(...sizes) < 1_000_000 / 4);
 });
+
+test("a long chain of sparse shards costs a reservation nothing", async () => {
+  const server = new ConfigMapServer({ random: () => 0, lostAnswers: 0, turns: 0 });
+  const old = lineage("ns", "old");
+  const shards = 300;
+  for (let index = 0; index < shards; index += 1) {
+    const entry = oldEntry(old, index);
+    const change = { data: { [keyOfEntry(entry)]: writeEntry(entry) }, seal: index < shards - 1 };
+    await server.client().create(configMaps, newShard("p", index, change), { signal });
+  }
+  const before = new Map(server.objects.map((object) => [object.metadata.name, object]));
+  const { writes } = server;
+  const { reservations } = startReplica(server);
+  const asked = Array.from({ length: 50 }, (_, number) =>
+    reservations.reserve(requestOf(`claim-${number}`, lineage("ns", "web")), { signal }),
+  );
+  for (const answer of await Promise.all(asked)) assert.equal(answer.kind, "granted");
+  assert.equal(server.writes - writes, 1, "one group commit");
+  const changed = server.objects.filter((object) => before.get(object.metadata.name) !== object);
+  assert.deepEqual(
+    changed.map(({ metadata }) => metadata.name),
+    [`cocoon-affinity-p-${shards - 1}`],
+  );
+});
+
+/** Machines of old shards end, two replicas tidy up, one of them may die, and pods come all the while. */
+async function clearance(seed: number): Promise<void> {
+  const random = seededRandom(seed);
+  const server = new ConfigMapServer({ random, lostAnswers: 0.1, turns: 6 });
+  const old = lineage("ns", "old");
+  const sealed = 6;
+  for (let index = 0; index < sealed; index += 1) {
+    const entry = oldEntry(old, index);
+    const change = { data: { [keyOfEntry(entry)]: writeEntry(entry) }, seal: true };
+    await server
+      .client()
+      .create(configMaps, newShard("p", index, change), { signal })
+      .catch(() => undefined);
+  }
+  const replicas = [startReplica(server), startReplica(server)] as const;
+  const dead = random() < 0.5 ? replicas[1] : undefined;
+  const kept = new Set(["vk-ns-old-2", "vk-ns-old-0"]);
+  const end = (vmName: string) =>
+    Promise.all(
+      replicas.map(async ({ ledger, reservations }) => {
+        const [held] = ledger.holding(vmName);
+        if (!held) return;
+        await reservations.edit(held, () => ({ entry: undefined }), { signal }).catch(() => undefined);
+      }),
+    );
+  const tidy = (replica: Replica) =>
+    removeEmptyShards({ ...replica, log: silentLogger }, { signal }).catch(() => undefined);
+  const granted: string[] = [];
+  const ask = async (number: number) => {
+    const replica = replicas[number % 2] ?? replicas[0];
+    const answer = await replica.reservations
+      .reserve(requestOf(`claim-${number}`, lineage("ns", "web")), { signal })
+      .catch(() => undefined);
+    if (answer?.kind === "granted" && replica !== dead) granted.push(answer.granted.entry.vmName);
+  };
+  const names = Array.from({ length: sealed }, (_, slot) => `vk-ns-old-${slot}`).filter(
+    (name) => !kept.has(name),
+  );
+  await Promise.all([
+    ...names.map(end),
+    ...Array.from({ length: 20 }, (_, number) => ask(number)),
+    ...replicas.map(tidy),
+  ]);
+  for (let round = 0; round < 8; round += 1) await Promise.all([...names.map(end), ...replicas.map(tidy)]);
+
+  assert.equal(new Set(granted).size, granted.length, "a name was granted twice");
+  const stored = server.objects.flatMap(({ data }) => Object.values(data ?? {}));
+  const held = stored.map((text) => (JSON.parse(text) as { vmName: string }).vmName);
+  for (const name of [...granted, ...kept]) assert.ok(held.includes(name), `${name} is not in the store`);
+  const empty = server.objects.filter(({ data }) => Object.keys(data ?? {}).length === 0);
+  const last = server.objects.at(-1)?.metadata.name;
+  assert.deepEqual(
+    empty
+      .map(({ metadata }) => metadata.name)
+      .filter((name) => name !== last && name !== "cocoon-affinity-p"),
+    [],
+    "empty shards are gone",
+  );
+}
+
+test("shards that empty are removed beside traffic, by two replicas, and nothing else is lost", async () => {
+  for (let round = 0; round < count({ small: 40, full: 2_000 }); round += 1) {
+    const seed = testSeed() * 10_000 + round;
+    await clearance(seed).catch((error: unknown) => {
+      throw new Error(`clearance ${seed}`, { cause: error });
+    });
+  }
+});
+
+function requestOf(claim: string, of: Lineage): ClaimRequest {
+  return {
+    claim,
+    pool: "p",
+    lineage: of,
+    podName: "",
+    ordinal: 0,
+    shape,
+    desired: () => undefined,
+    learned: { proofs: new Map() },
+  };
+}
+
+function oldEntry({ namespace, owner }: Lineage, slot: number): Entry {
+  return {
+    pool: "p",
+    namespace,
+    deployment: owner.name,
+    slot,
+    vmName: `vk-${namespace}-${owner.name}-${slot}`,
+    pod: `${owner.name}-${slot}`,
+    node: "n",
+    updatedAt: "2026-01-01T00:00:00Z",
+    owner,
+    claim: `old-${slot}`,
+    podUid: `uid-${slot}`,
+    goneSince: "",
+    lastGone: "",
+  };
+}

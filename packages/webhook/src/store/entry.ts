@@ -108,6 +108,12 @@ export function writeEntry(entry: Entry): string {
   });
 }
 
+/** What a slot was before the claim on it; undefined: there was none. */
+export function beforeClaim(entry: Entry): Entry | undefined {
+  if (entry.lastGone === "") return undefined;
+  return { ...entry, claim: "", goneSince: entry.lastGone, lastGone: "" };
+}
+
 /** `<namespace>.<deployment>.<slot>` or `<namespace>._pod.<pod>`: namespaces hold no dots, names no underscore. */
 export function keyOfEntry({ namespace, deployment, slot, pod }: Omit<Entry, "owner">): string {
   return deployment === "" ? `${namespace}._pod.${pod}` : `${namespace}.${deployment}.${slot}`;

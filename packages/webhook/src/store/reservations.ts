@@ -1,10 +1,11 @@
 /** Reservations for those who admit pods and for those who tidy up: one writer per pool behind it. */
+import { annotation } from "@cocoon/contract";
 import { Fault, orAborted, type Abortable, type Logger } from "@cocoon/core";
 import type { KubeClient } from "@cocoon/kube";
 import { Looks } from "../pods/live-look.ts";
 import type { PlanContext } from "./claim-plan.ts";
 import type { ClaimRequest, Granted, Plan } from "./claim-request.ts";
-import type { Entry } from "./entry.ts";
+import { beforeClaim, lineageKey, type Entry, type Lineage } from "./entry.ts";
 import type { Held } from "./ledger.ts";
 import { PoolWriter } from "./pool-writer.ts";
 import type { Decision } from "./task.ts";
@@ -66,6 +67,35 @@ export class Reservations {
   }
 
   /**
+   * The reservation that an earlier call about the same pod made; undefined when the claim is nobody's, somebody else's,
+   * or that of a pod which exists. A pod that was copied carries the claim of its original: only the API server can say
+   * that there is none. Repeatable.
+   */
+  async recall(wanted: Recall, { signal }: Abortable): Promise<Held | undefined> {
+    const { claim, lineage } = wanted;
+    const { ledger, pods } = this.#options.context;
+    if (pods.hasClaim(claim) || pods.hasDeparted(claim)) return undefined;
+    // Another replica may have made it a moment ago.
+    if (!ledger.heldBy(claim)) await orAborted(this.#options.writes.refreshEverything(), { signal });
+    const held = ledger.heldBy(claim);
+    if (!held || !isFor(held.entry, wanted)) return undefined;
+    const look = await orAborted(this.#looks.at(lineage.namespace), { signal });
+    const exists = look.pods.some(({ annotations }) => annotations[annotation.reservation] === claim);
+    return exists ? undefined : held;
+  }
+
+  /** Takes back a claim whose pod will not come: the slot is what it was before. */
+  async giveUp(held: Held, options: Abortable): Promise<void> {
+    const { claim } = held.entry;
+    await this.edit(
+      held,
+      ({ entry }) =>
+        entry.claim === claim && entry.podUid === "" ? { entry: beforeClaim(entry) } : undefined,
+      options,
+    );
+  }
+
+  /**
    * Changes or removes one entry. `change` sees it as it is when the write is decided, again after every conflict;
    * undefined leaves it alone. Resolves to whether something was written.
    */
@@ -118,6 +148,23 @@ export class Reservations {
   #dropIdle(): void {
     for (const [pool, writer] of this.#writers) if (writer.isIdle) this.#writers.delete(pool);
   }
+}
+
+export interface Recall {
+  readonly claim: string;
+  readonly lineage: Lineage;
+  readonly podName: string;
+}
+
+function isFor(entry: Entry, { lineage, podName }: Recall): boolean {
+  return (
+    entry.podUid === "" &&
+    entry.goneSince === "" &&
+    entry.pod === podName &&
+    entry.namespace === lineage.namespace &&
+    (entry.deployment !== "") === (lineage.form === "slot") &&
+    lineageKey(entry) === lineageKey(lineage)
+  );
 }
 
 export interface Change {

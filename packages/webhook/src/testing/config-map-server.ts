@@ -8,6 +8,10 @@ import type { ConfigMap, KubeClient, ObjectKey, RawRequest } from "@cocoon/kube"
 
 type Listener = (event: { readonly kind: "applied" | "deleted"; readonly object: ConfigMap }) => void;
 
+interface DeleteOptions {
+  readonly preconditions?: { readonly resourceVersion?: string };
+}
+
 export interface Weather {
   readonly random: () => number;
   /** Share of writes whose answer is lost although they happened. */
@@ -21,6 +25,8 @@ export class ConfigMapServer {
   readonly #weather: Weather;
   readonly #watches: { readonly listener: Listener; queue: Promise<void> }[] = [];
   #version = 1;
+  /** What a look at the pods of any namespace finds. */
+  readonly pods: { readonly metadata: { readonly uid: string; readonly annotations: object } }[] = [];
   writes = 0;
   conflicts = 0;
 
@@ -41,10 +47,13 @@ export class ConfigMapServer {
   client(): KubeClient {
     const calls = {
       create: (_type: unknown, object: ConfigMap) => this.#call(() => this.#create(object), true),
-      raw: ({ path, body }: RawRequest) =>
-        this.#call(() => this.#patch(path.slice(path.lastIndexOf("/") + 1), body as ConfigMap), true),
+      raw: ({ method, path, body }: RawRequest) =>
+        method === "GET"
+          ? this.#call(() => this.#listPods(), false)
+          : this.#call(() => this.#patch(path.slice(path.lastIndexOf("/") + 1), body as ConfigMap), true),
       get: (_type: unknown, key: ObjectKey) => this.#call(() => this.#get(key.name), false),
-      delete: (_type: unknown, key: ObjectKey) => this.#call(() => this.#delete(key.name), true),
+      delete: (_type: unknown, key: ObjectKey, { preconditions }: DeleteOptions) =>
+        this.#call(() => this.#delete(key.name, preconditions?.resourceVersion), true),
       pages: (_type: unknown, { labelSelector = "" }: { labelSelector?: string }) =>
         this.#pages(labelSelector),
     };
@@ -93,14 +102,23 @@ export class ConfigMapServer {
     return this.#store({ ...now, metadata: { ...now.metadata, annotations }, data });
   }
 
+  #listPods(): object {
+    const items = this.pods.map(({ metadata }) => ({ metadata }));
+    return { metadata: { resourceVersion: String(this.#version) }, items };
+  }
+
   #get(name: string): ConfigMap {
     const object = this.#objects.get(name);
     if (!object) throw new Fault("notFound", `${name} is not there`);
     return object;
   }
 
-  #delete(name: string): void {
+  #delete(name: string, version: string | undefined): void {
     const object = this.#get(name);
+    if (version !== undefined && version !== object.metadata.resourceVersion) {
+      this.conflicts += 1;
+      throw new Fault("conflict", `${name} has changed`);
+    }
     this.#objects.delete(name);
     this.#version += 1;
     const metadata = { ...object.metadata, resourceVersion: String(this.#version) };

@@ -1,0 +1,11 @@
+/** Under which name the program runs: `cocoonctl`, or `kubectl-cocoon`, which kubectl runs for `kubectl cocoon`. */
+import { basename } from "node:path";
+
+export function isKubectlPlugin(program: string = process.argv[1] ?? ""): boolean {
+  return basename(program).startsWith("kubectl-cocoon");
+}
+
+/** As people type it. */
+export function commandName(program?: string): string {
+  return isKubectlPlugin(program) ? "kubectl cocoon" : "cocoonctl";
+}

@@ -1,0 +1,298 @@
+/** cocoonctl as people use it: on a real API server, scheduler and registry, with the operator and stand-in kubelets. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { suite, test } from "node:test";
+import { annotation } from "@cocoon/contract";
+import { nodes, pods } from "@cocoon/kube";
+import {
+  eventually,
+  runCommand,
+  sharedControlPlane,
+  temporaryDirectory,
+  type CommandResult,
+} from "@cocoon/testkit";
+import { installCrds } from "../contract/install-crds.ts";
+import { openWorld, specOf, type TestWorld } from "../operator/world.ts";
+
+const cluster = await sharedControlPlane();
+await installCrds(cluster);
+
+const root = join(import.meta.dirname, "../../..");
+const main = join(root, "packages/cli/bin/cocoonctl.mjs");
+
+interface Tool {
+  readonly world: TestWorld;
+  /** Runs a command in the world's namespace; whatever it exits with. */
+  readonly run: (...args: readonly string[]) => Promise<CommandResult>;
+  /** The same, and it must succeed: its standard output. */
+  readonly ok: (...args: readonly string[]) => Promise<string>;
+  /** The same, and it must fail so: its standard error. */
+  readonly fails: (code: number, ...args: readonly string[]) => Promise<string>;
+}
+
+async function toolFor(world: TestWorld): Promise<Tool> {
+  const env = {
+    OCI_REGISTRY: world.server.url,
+    EPOCH_TOKEN: await world.server.createToken({ name: "cli" }),
+    COCOON_HOME: join(root, "no-such-platform"),
+    PATH: `${join(cluster.binaries.kubectl, "..")}:${process.env["PATH"]}`,
+  };
+  const run = (...args: readonly string[]) =>
+    runCommand(process.execPath, [main, ...insertCluster(args, world)], { env });
+  return {
+    world,
+    run,
+    ok: async (...args) => {
+      const { code, stdout, stderr } = await run(...args);
+      assert.equal(code, 0, `${args.join(" ")}: ${stderr}${stdout}`);
+      return stdout;
+    },
+    fails: async (wanted, ...args) => {
+      const { code, stdout, stderr } = await run(...args);
+      assert.equal(code, wanted, `${args.join(" ")}: ${stderr}${stdout}`);
+      return stderr;
+    },
+  };
+}
+
+/** Before a "--", behind which the arguments are the guest's. */
+function insertCluster(args: readonly string[], { namespace }: TestWorld): string[] {
+  const flags = ["--kubeconfig", cluster.kubeconfigPath, "-n", namespace];
+  const at = args.indexOf("--");
+  return at < 0 ? [...args, ...flags] : [...args.slice(0, at), ...flags, ...args.slice(at)];
+}
+
+interface Row {
+  readonly name: string;
+  readonly state: string;
+  readonly node: string;
+  readonly ip: string;
+  readonly memory: string;
+  readonly snapshot: string;
+}
+
+async function rowsOf({ ok }: Tool): Promise<readonly Row[]> {
+  return JSON.parse(await ok("get", "vms", "-o", "json")) as Row[];
+}
+
+async function rowOf(tool: Tool, name: string): Promise<Row | undefined> {
+  return (await rowsOf(tool)).find((row) => row.name === name);
+}
+
+suite("cocoonctl", { concurrency: 3 }, () => {
+  test("a set is made, looked at, scaled, put to sleep and woken", async () => {
+    await using world = await openWorld(cluster);
+    const tool = await toolFor(world);
+    const { ok, fails } = tool;
+    assert.match(await ok("get"), /There are no sets and no machines in namespace test-/);
+
+    const flags = ["--image", "team/base:v1", "--pool", world.pool, "--memory", "64Mi", "--replicas", "1"];
+    const printed = await ok("create", "demo", ...flags, "--dry-run=server");
+    assert.match(printed, /kind: CocoonSet\n/);
+    assert.deepEqual(await world.podNames(), [], "a dry run makes nothing");
+    const made = await ok("create", "demo", ...flags);
+    assert.match(made, /demo: created\ndemo: running, 2 machines\n\nNext:\n {2}cocoonctl get demo -n /);
+    const { agent } = (await world.set("demo")).spec;
+    assert.deepEqual([agent.image, agent.mode, agent.replicas], ["team/base:v1", "clone", 1]);
+    assert.deepEqual(agent.resources?.requests, { memory: "64Mi" });
+    assert.match(await fails(1, "create", "demo", ...flags), /there is a set demo in namespace .* already/);
+
+    const table = await ok("get");
+    assert.match(
+      table,
+      /^SET +PHASE +AGENTS +TOOLBOXES +ASLEEP +NODE +AGE\ndemo +Running +2\/2 +0\/0 +0 +\S+ +\d+s\n/,
+    );
+    assert.match(
+      table,
+      /\nMACHINE +ROLE +STATE +NODE +IP +MEMORY +SNAPSHOT +AGE\ndemo-0 +main +ready +\S+ +10\.0\.0\.1 +64Mi +- +\d/,
+    );
+    assert.match(await ok("get", "demo", "-o", "wide"), new RegExp(`vk-${world.namespace}-demo-1 +vm-`));
+    assert.equal(await ok("get", "-o", "name"), "cocoonset/demo\npod/demo-0\npod/demo-1\n");
+    assert.match(
+      await fails(1, "suspend", "dmeo"),
+      /there is no set "dmeo" in namespace .*; did you mean demo\?/,
+    );
+
+    assert.match(await ok("scale", "demo", "2"), /demo: 1 -> 2 sub-agents\ndemo: running, 3 machines\n/);
+    assert.deepEqual(await world.podNames(), ["demo-0", "demo-1", "demo-2"]);
+
+    assert.match(await ok("hibernate", "demo-1"), /demo-1: asleep in sha256:[0-9a-f]{12}\n/);
+    const asleep = await rowOf(tool, "demo-1");
+    assert.equal(asleep?.state, "asleep");
+    assert.equal(asleep.snapshot, await world.digest(world.vmName("demo-1")));
+    assert.match(await ok("get", "demo"), /demo-1 +sub-agent +asleep +\S+ +- +64Mi +sha256:[0-9a-f]{12} /);
+    assert.match(
+      await fails(1, "exec", "demo-1", "--", "true"),
+      /demo-1 sleeps; wake it first: cocoonctl wake demo-1/,
+    );
+    assert.match(await fails(2, "hibernate", "demo"), /demo is a set of machines \(demo-0, demo-1, demo-2\)/);
+    assert.match(await ok("wake", "demo-1"), /demo-1: awake\n/);
+    assert.ok(world.kubelet.vms.has(world.vmName("demo-1")));
+
+    assert.match(await ok("suspend", "demo"), /demo: suspended, 3 machines sleep\n/);
+    assert.equal((await world.set("demo")).spec.suspend, true);
+    assert.match(
+      await fails(1, "wake", "demo-2"),
+      /set demo is suspended; .* wake all of it with: cocoonctl resume/,
+    );
+    assert.match(
+      await ok("snapshot", "ls", "demo"),
+      new RegExp(`${world.vmName("demo-0")} +hibernate +sha256:`),
+    );
+    assert.match(await ok("resume", "demo"), /demo: running, 3 machines\n/);
+    assert.equal(world.kubelet.vms.size, 3);
+    const told = await ok("events", "demo");
+    assert.match(told, /^LAST SEEN +TYPE +REASON +OBJECT +MESSAGE\n/);
+    assert.match(told, /CocoonHibernation\/demo-1/);
+    assert.deepEqual(world.kubelet.violations, []);
+  });
+
+  test("a main agent moves, a node is drained, and what is refused says why", async () => {
+    await using world = await openWorld(cluster);
+    const tool = await toolFor(world);
+    const { ok, fails } = tool;
+    await ok("create", "demo", "--image", "team/base:v1", "--pool", world.pool);
+    const from = (await world.pod("demo-0"))?.spec?.nodeName ?? "";
+    const to = world.nodes.find((each) => each !== from) ?? "";
+    assert.match(
+      await fails(1, "migrate", "demo", `${to}x`),
+      new RegExp(`no node "${to}x"; did you mean ${to}`),
+    );
+    assert.match(await ok("migrate", "demo", to), new RegExp(`demo-0: runs on ${to}\n`));
+    assert.equal((await world.pod("demo-0"))?.spec?.nodeName, to);
+    assert.equal((await world.set("demo")).spec.nodeName, to);
+    assert.match(await ok("migrate", "demo-0", "--unpin"), /may run on any node/);
+    assert.equal((await world.set("demo")).spec.nodeName, undefined);
+
+    assert.match(await ok("drain", to, "--dry-run"), new RegExp(`would evict ${world.namespace}/demo-0`));
+    assert.match(
+      await ok("drain", to),
+      new RegExp(`${to}: takes no new pods now\n${to}: drained; 1 machine left it\n`),
+    );
+    const { items } = await world.connection.list(pods, { namespace: world.namespace, signal: world.signal });
+    assert.deepEqual(
+      items.filter(({ spec }) => spec?.nodeName === to),
+      [],
+    );
+    await world.reaches("demo", ({ phase, agents }) => {
+      assert.equal(phase, "Running");
+      assert.equal(agents?.[0]?.nodeName, from, "it woke on the other node");
+    });
+    assert.match(await ok("drain", to), /takes no new pods already\n.*: drained; 0 machines left it\n/);
+    assert.match(
+      await fails(1, "migrate", "demo", to),
+      /takes no new pods; allow it first with: kubectl uncordon/,
+    );
+    await ok("uncordon", to);
+    const node = await world.connection.get(nodes, { name: to }, { signal: world.signal });
+    assert.equal(node.spec?.unschedulable ?? false, false);
+    assert.deepEqual(world.kubelet.violations, []);
+  });
+
+  test("waits end with exit code 4, and failures with their reason", async () => {
+    await using world = await openWorld(cluster);
+    const { ok, fails } = await toolFor(world);
+    await ok("create", "demo", "--image", "team/base:v1", "--pool", world.pool);
+    world.kubelet.silent = true;
+    const late = await fails(4, "suspend", "demo", "--timeout", "1s");
+    assert.match(late, /demo: .*Suspending|demo: Running/, "progress, one line per change");
+    assert.match(late, /not there after 1 s \(demo: .*\)\. What was asked for stays asked/);
+    assert.equal((await world.set("demo")).spec.suspend, true);
+    assert.match(await fails(2, "suspend", "demo", "--timeout", "soon"), /--timeout soon: write a duration/);
+    const waits = spawn(process.execPath, [main, ...insertCluster(["suspend", "demo"], world)]);
+    await once(waits.stderr, "data");
+    waits.kill("SIGINT");
+    assert.deepEqual(await once(waits, "close"), [130, null], "Ctrl-C ends the wait, not the wish");
+    world.kubelet.speak();
+    assert.match(await ok("suspend", "demo"), /suspended/);
+    await ok("resume", "demo", "--no-wait");
+    await ok("resume", "demo");
+    world.kubelet.failing.add(world.vmName("demo-0"));
+    assert.match(
+      await fails(1, "hibernate", "demo-0"),
+      /demo-0: .*told to fail; the same command tries again/,
+    );
+    assert.match(await ok("get"), /demo-0: failed: told to fail\n/);
+    world.kubelet.failing.clear();
+    world.kubelet.speak();
+    await ok("hibernate", "demo-0");
+  });
+
+  test("snapshots are listed, removed unless somebody sleeps in them, and restored as a new set", async () => {
+    await using world = await openWorld(cluster);
+    const tool = await toolFor(world);
+    const { ok, fails } = tool;
+    const vm = world.vmName("demo-0");
+    await world.apply("demo", specOf(world, {}, { resources: { requests: { memory: "64Mi" } } }));
+    await ok("resume", "demo");
+    await ok("suspend", "demo");
+    assert.match(await fails(1, "snapshot", "rm", "demo", "hibernate"), /its only copy: it is not removed/);
+    assert.notEqual(await world.digest(vm), undefined);
+    await ok("resume", "demo");
+    await world.kubelet.pushCopy(world.vmName("old-0"), "latest");
+    assert.match(
+      await ok("snapshot", "ls"),
+      new RegExp(`${world.vmName("old-0")} +latest +sha256:\\S+ +- +\\d+s +left when`),
+    );
+    assert.match(
+      await fails(1, "snapshot", "restore", "old-0", "lates", "--as", "new"),
+      /no snapshot "lates"; did you mean latest\?/,
+    );
+    const restored = await ok("snapshot", "restore", "old-0", "--as", "new", "--no-wait");
+    assert.match(restored, new RegExp(`new: created from ${world.vmName("old-0")}:latest`));
+    assert.deepEqual((await world.set("new")).spec.agent.from, { set: "old", slot: 0, tag: "latest" });
+    await ok("snapshot", "rm", "old-0", "latest");
+    assert.equal(await world.digest(world.vmName("old-0"), "latest"), undefined);
+    assert.match(await fails(1, "snapshot", "rm", "old-0", "latest"), /has no snapshot "latest"/);
+
+    // In place: the machine that is replaced leaves its own snapshot, and the new one starts from the old.
+    await world.kubelet.pushCopy(vm, "v1");
+    assert.match(
+      await fails(2, "snapshot", "restore", "demo", "v1"),
+      /say where to: --as NEWSET .* --in-place/,
+    );
+    await ok("snapshot", "restore", "demo", "v1", "--in-place", "--no-wait");
+    await eventually(
+      async () => {
+        const pod = await world.pod("demo-0");
+        assert.equal(pod?.metadata.annotations?.[annotation.image], `${vm}:v1`);
+      },
+      { timeoutMs: 60_000 },
+    );
+  });
+
+  test("a platform that is down has an exit code of its own", async () => {
+    await using home = await temporaryDirectory();
+    const closed = cluster.kubeconfig.replace(/https:\/\/127\.0\.0\.1:\d+/, "https://127.0.0.1:1");
+    await writeFile(join(home.path, "kubeconfig"), closed);
+    await writeFile(join(home.path, "cluster.json"), "{}");
+    const told = await runCommand(process.execPath, [main, "get", "--dir", home.path]);
+    assert.equal(told.code, 3, told.stderr);
+    assert.match(told.stderr, /is not running\. Start it with: npm run up/);
+  });
+
+  test("kubectl cocoon is the same program, in kubectl's cluster and words", async () => {
+    await using world = await openWorld(cluster, { withoutOperator: true });
+    await world.apply("demo", specOf(world));
+    const path = `${join(root, "node_modules/.bin")}:${process.env["PATH"]}`;
+    const told = await cluster.kubectl(["cocoon", "get", "-n", world.namespace], { env: { PATH: path } });
+    assert.equal(told.code, 0, told.stderr);
+    assert.match(told.stdout, /demo +Unknown +0\/1 +0\/0 +0 +- +\d+s\n/);
+    assert.match(told.stdout, /demo: Unknown: the operator has not looked at it yet; is it running\?/);
+    const help = await cluster.kubectl(["cocoon", "suspend", "--help"], { env: { PATH: path } });
+    assert.match(
+      help.stdout,
+      /Usage: kubectl cocoon suspend \[options\] <set\.\.\.>[\s\S]*Examples:\n {2}kubectl cocoon suspend demo\n/,
+    );
+    const candidates = await cluster.kubectl(
+      ["cocoon", "__complete", "--", "suspend", "-n", world.namespace, "de"],
+      {
+        env: { PATH: path },
+      },
+    );
+    assert.equal(candidates.stdout, "demo\n");
+  });
+});
