@@ -184,8 +184,10 @@ const programs: Record<string, () => Promise<unknown>> = {
 const called = basename(process.argv0);
 const named = Object.hasOwn(programs, called) ? called : (process.argv.splice(2, 1)[0] ?? "");
 const load = Object.hasOwn(programs, named) ? programs[named] : undefined;
-if (load) await load();
-else {
+if (load) {
+  process.argv[1] = named; // by which a program knows its name
+  await load();
+} else {
   process.stderr.write("Usage: ${suiteName} PROGRAM [arguments], or a link to it named PROGRAM, which is one of\\n  " + Object.keys(programs).join("\\n  ") + "\\n");
   process.exitCode = 2;
 }

@@ -78,16 +78,25 @@ async function buildBundles(tree: string, info: BuildInfo): Promise<string> {
   return finishTree(tree, (name) => `start/${name}.mjs`);
 }
 
-/** A file cannot keep what was compiled of itself, so a smaller one begins: the second start takes half the time. */
+/**
+ * A file cannot keep what was compiled of itself, so a smaller one begins: the second start takes half the time. What was
+ * compiled is kept where only its user writes.
+ */
 async function starter(name: string, path: string): Promise<string> {
-  const [interpreter = ""] = (await readFile(join(root, path), "utf8")).split("\n");
-  return [
-    interpreter,
-    'import { enableCompileCache } from "node:module";',
-    "enableCompileCache();",
-    `await import("../${bundleOf(name)}.mjs");`,
-    "",
-  ].join("\n");
+  const [first = ""] = (await readFile(join(root, path), "utf8")).split("\n");
+  const interpreter = first.startsWith("#!") ? first : "#!/usr/bin/env node";
+  return `${interpreter}
+import { enableCompileCache } from "node:module";
+import { homedir } from "node:os";
+import { join } from "node:path";
+if (Number(process.versions.node.split(".")[0]) < 26) {
+  process.stderr.write("${name} needs Node 26 or newer; this is " + process.version + "\\n");
+  process.exit(1);
+}
+const { COCOON_CACHE, XDG_CACHE_HOME } = process.env;
+enableCompileCache(join(COCOON_CACHE ?? join(XDG_CACHE_HOME ?? join(homedir(), ".cache"), "cocoon"), "compiled"));
+await import("../${bundleOf(name)}.mjs");
+`;
 }
 
 async function buildExecutable(tree: string, info: BuildInfo): Promise<string> {
@@ -100,6 +109,7 @@ async function buildExecutable(tree: string, info: BuildInfo): Promise<string> {
     JSON.stringify({
       main,
       mainFormat: "module",
+      useCodeCache: true,
       output: join(library, suiteName),
       disableExperimentalSEAWarning: true,
       // Most of what a part allocates dies at once: a small nursery keeps its memory small. NODE_OPTIONS adds to it.
