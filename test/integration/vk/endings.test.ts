@@ -135,7 +135,7 @@ test("a lost node that comes back lets go of a VM that went on elsewhere from ex
   await reaches(world, "demo", "ready");
   await lost.start();
   assert.equal(lost.host.vms.size, 0);
-  assert.deepEqual(await lost.snapshots(), []);
+  assert.deepEqual(lost.snapshots(), []);
   assert.equal(soulOf(other, vmName), soul);
 });
 

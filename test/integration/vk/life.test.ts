@@ -42,7 +42,7 @@ test("a pod becomes a machine, is reached through the API server, and goes with 
   await cluster.kubectl(["delete", "pod", "demo", ...inNamespace, "--wait=true", "--timeout=60s"]);
   assert.equal(await world.pod("demo"), undefined);
   assert.deepEqual([...node.host.vms.keys()], []);
-  assert.deepEqual(await node.snapshots(), []);
+  assert.deepEqual(node.snapshots(), []);
   assert.ok(await world.tagged(vmName, "latest"), "the default policy keeps a snapshot");
   assert.equal(await world.tagged(vmName, "hibernate"), undefined);
 });

@@ -64,7 +64,7 @@ test("a machine sleeps with its seat kept, and wakes where it was", async () => 
     const { annotations = {} } = (await world.pod("demo"))?.metadata ?? {};
     assert.equal(annotations["vm.cocoonstack.io/snapshot-digest"], undefined);
   });
-  assert.deepEqual(await node.snapshots(), [], "nothing is left on the host");
+  assert.deepEqual(node.snapshots(), [], "nothing is left on the host");
 });
 
 const isFull = tier() === "full";

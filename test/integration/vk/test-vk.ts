@@ -68,7 +68,7 @@ export interface TestVk {
   vm(name: string): FakeVm;
   running(): readonly FakeVm[];
   /** Names of the host's own snapshots. */
-  snapshots(): Promise<readonly string[]>;
+  snapshots(): readonly string[];
   /** Called before each step; a kill here never lets the step happen. */
   beforeStep: (vmName: string, step: string) => Promise<void>;
   readonly steps: string[];
@@ -191,7 +191,7 @@ async function makeNode({ cluster, name, stack, registry, runtime, changes }: No
     host,
     vm: (vmName) => host.find(vmName),
     running: () => [...host.vms.values()].filter(({ vm }) => vm.state === "running"),
-    snapshots: async () => (await new FakeRuntime(host).snapshots.all()).map((snapshot) => snapshot.name),
+    snapshots: () => [...host.snapshots.values()].map((snapshot) => snapshot.name),
     steps: [],
     beforeStep: async () => undefined,
     start: async () => {
