@@ -5,7 +5,7 @@
 import { readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { build, type BuildOptions, type Plugin } from "esbuild";
-import { programs, suiteName } from "./programs.ts";
+import { bundleOf, programs, suiteName } from "./programs.ts";
 
 const root = join(import.meta.dirname, "../..");
 
@@ -121,7 +121,9 @@ async function replacements(flavour: Flavour): Promise<Replacement[]> {
 
 /** The name of the program of a package, in the words of part.ts. */
 const programOf = JSON.stringify(
-  Object.fromEntries(Object.entries(programs).map(([name, path]) => [path.split("/")[1] ?? "", name])),
+  Object.fromEntries(
+    Object.entries(programs).map(([name, path]) => [path.split("/")[1] ?? "", bundleOf(name)]),
+  ),
 ).concat("[name]");
 
 /** The worker's whole program as an address that a Worker takes, so that it needs no file of its own. */
@@ -182,8 +184,10 @@ const programs: Record<string, () => Promise<unknown>> = {
 const called = basename(process.argv0);
 const named = Object.hasOwn(programs, called) ? called : (process.argv.splice(2, 1)[0] ?? "");
 const load = Object.hasOwn(programs, named) ? programs[named] : undefined;
-if (load) await load();
-else {
+if (load) {
+  process.argv[1] = named; // by which a program knows its name
+  await load();
+} else {
   process.stderr.write("Usage: ${suiteName} PROGRAM [arguments], or a link to it named PROGRAM, which is one of\\n  " + Object.keys(programs).join("\\n  ") + "\\n");
   process.exitCode = 2;
 }

@@ -10,6 +10,12 @@ export const programs: Readonly<Record<string, string>> = {
   cocoon: "packages/vm/src/main.ts",
 };
 
+/** The name of the bundle of a program: programs that begin at the same place share it. */
+export function bundleOf(program: string): string {
+  const path = programs[program];
+  return Object.keys(programs).find((name) => programs[name] === path) ?? program;
+}
+
 /** All of them in one executable, which is called by any of these names. */
 export const suiteName = "cocoon-suite";
 

@@ -1,7 +1,7 @@
 /**
  * A release below one directory:
  *
- *   cocoon-VERSION/                  bundles, for hosts with Node 26: bin/NAME -> ../lib/cocoon/NAME.mjs
+ *   cocoon-VERSION/                  bundles, for hosts with Node 26: bin/NAME -> ../lib/cocoon/start/NAME.mjs
  *   cocoon-VERSION-linux-x64/        one executable with Node inside: bin/NAME -> ../lib/cocoon/cocoon-suite
  *   cocoon-VERSION*.tar.gz           each of them, to be unpacked in /usr/local
  *   sbom.cdx.json LICENSES.txt       what is inside, and under which licences
@@ -16,7 +16,7 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { bundle, suiteSource, type BuildInfo } from "./bundle.ts";
 import { licences, softwareBill } from "./notices.ts";
-import { companions, programs, suiteName } from "./programs.ts";
+import { bundleOf, companions, programs, suiteName } from "./programs.ts";
 
 const root = join(import.meta.dirname, "../..");
 
@@ -70,8 +70,33 @@ function revision(): string {
 
 async function buildBundles(tree: string, info: BuildInfo): Promise<string> {
   const library = await startTree(tree);
-  await bundle(programs, { info, flavour: "bundles", directory: library });
-  return finishTree(tree, (name) => `${name}.mjs`);
+  const entries = Object.fromEntries(Object.entries(programs).filter(([name]) => bundleOf(name) === name));
+  await bundle(entries, { info, flavour: "bundles", directory: library });
+  await mkdir(join(library, "start"));
+  for (const [name, path] of Object.entries(programs))
+    await writeFile(join(library, "start", `${name}.mjs`), await starter(name, path), { mode: 0o755 });
+  return finishTree(tree, (name) => `start/${name}.mjs`);
+}
+
+/**
+ * A file cannot keep what was compiled of itself, so a smaller one begins: the second start takes half the time. What was
+ * compiled is kept where only its user writes.
+ */
+async function starter(name: string, path: string): Promise<string> {
+  const [first = ""] = (await readFile(join(root, path), "utf8")).split("\n");
+  const interpreter = first.startsWith("#!") ? first : "#!/usr/bin/env node";
+  return `${interpreter}
+import { enableCompileCache } from "node:module";
+import { homedir } from "node:os";
+import { join } from "node:path";
+if (Number(process.versions.node.split(".")[0]) < 26) {
+  process.stderr.write("${name} needs Node 26 or newer; this is " + process.version + "\\n");
+  process.exit(1);
+}
+const { COCOON_CACHE, XDG_CACHE_HOME } = process.env;
+enableCompileCache(join(COCOON_CACHE ?? join(XDG_CACHE_HOME ?? join(homedir(), ".cache"), "cocoon"), "compiled"));
+await import("../${bundleOf(name)}.mjs");
+`;
 }
 
 async function buildExecutable(tree: string, info: BuildInfo): Promise<string> {
@@ -84,6 +109,7 @@ async function buildExecutable(tree: string, info: BuildInfo): Promise<string> {
     JSON.stringify({
       main,
       mainFormat: "module",
+      useCodeCache: true,
       output: join(library, suiteName),
       disableExperimentalSEAWarning: true,
       // Most of what a part allocates dies at once: a small nursery keeps its memory small. NODE_OPTIONS adds to it.

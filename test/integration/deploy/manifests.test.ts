@@ -3,10 +3,12 @@
  * refused, with cert-manager's own definitions installed.
  */
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { ownControlPlane, type OwnControlPlane } from "@cocoon/testkit";
+import { ownControlPlane, runCommand, type OwnControlPlane } from "@cocoon/testkit";
 import { identityOf, type Manifest } from "../../../scripts/generate/kustomize.ts";
 import { certManagerDefinitions } from "../../peers/cert-manager.ts";
+import { buildHelm } from "../../peers/helm.ts";
 import {
   byIdentity,
   canonical,
@@ -58,6 +60,8 @@ async function assertTaken(objects: readonly Manifest[]): Promise<void> {
   if (fresh.length === 0) return;
   const tried = await apply(fresh, "--dry-run=server");
   assert.equal(tried.code, 0, tried.stderr);
+  // The namespaces warn about pods that they would not let in.
+  assert.doesNotMatch(tried.stderr, /PodSecurity|deprecated|unknown field/);
   assert.equal(tried.stdout.trim().split("\n").length, fresh.length, tried.stdout);
   for (const object of fresh) taken.add(canonical(object));
 }
@@ -151,6 +155,60 @@ function imagesOf(objects: readonly Manifest[]): Set<string> {
     deploymentsOf(objects).flatMap(({ spec }) => spec.template.spec.containers.map(({ image }) => image)),
   );
 }
+
+test("install.yaml can be applied again and again", async () => {
+  const objects = file("deploy/install.yaml");
+  for (const time of ["first", "second"]) {
+    const applied = await apply(objects);
+    assert.equal(applied.code, 0, `${time}: ${applied.stderr}`);
+  }
+  const deployments = await cluster.kubectl(["get", "deployments", "-A", "-o", "name"]);
+  assert.deepEqual(
+    deployments.stdout.trim().split("\n").toSorted(),
+    deploymentsOf(objects)
+      .map(({ metadata }) => `deployment.apps/${metadata.name}`)
+      .toSorted(),
+  );
+});
+
+test("Helm takes the installation over, keeps the token through upgrades, and leaves data behind", async () => {
+  const helm = await buildHelm();
+  const chart = join(root, "deploy/helm/cocoon");
+  const run = async (...args: readonly string[]) => {
+    const env = { KUBECONFIG: cluster.kubeconfigPath, HELM_CACHE_HOME: cluster.layout.directory };
+    const ran = await runCommand(helm, [...args, "--namespace=cocoon-system"], { env });
+    assert.equal(ran.code, 0, ran.stderr);
+  };
+  const token = async () => {
+    const found = await cluster.kubectl([
+      "get",
+      "secret",
+      "epoch-token",
+      "-n=cocoon-system",
+      "-o=jsonpath={.data.token}",
+    ]);
+    return Buffer.from(found.stdout, "base64").toString();
+  };
+  await run("install", "cocoon", chart, "--take-ownership", "--force-conflicts");
+  const made = await token();
+  assert.match(made, /^\w{48}$/);
+  await run("upgrade", "cocoon", chart, "--set=operator.replicas=3");
+  assert.equal(await token(), made);
+  const replicas = await cluster.kubectl([
+    "get",
+    "deployment",
+    "cocoon-operator",
+    "-n=cocoon-system",
+    "-o=jsonpath={.spec.replicas}",
+  ]);
+  assert.equal(replicas.stdout, "3");
+  await run("uninstall", "cocoon");
+  const left = await cluster.kubectl(["get", "crd,pvc,secret,deployments", "-n=cocoon-system", "-o=name"]);
+  assert.match(left.stdout, /cocoonsets\.cocoonset/);
+  assert.match(left.stdout, /persistentvolumeclaim\/epoch/);
+  assert.equal(await token(), made);
+  assert.doesNotMatch(left.stdout, /deployment/);
+});
 
 test("all parts run the one image of this version, and the example overlay changes tag and replicas", async () => {
   assert.deepEqual([...imagesOf(file("deploy/install.yaml"))], [`ghcr.io/cocoonstack/cocoon:${version()}`]);

@@ -4,8 +4,14 @@ import { existsSync, globSync, readFileSync } from "node:fs";
 import { chmod, cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { describe, test } from "node:test";
+import { colocationProgram } from "@cocoon/colocation";
+import { envNamesOf, readConfig, type Options, type Program } from "@cocoon/core";
 import { fullTierOnly, runCommand, temporaryDirectory } from "@cocoon/testkit";
+import { operatorProgram } from "../../../packages/operator/src/config.ts";
+import { serveProgram } from "../../../packages/registry/src/config.ts";
+import { webhookProgram } from "../../../packages/webhook/src/config.ts";
 import { programs } from "../../../scripts/build/programs.ts";
+import { buildKustomization } from "../../../scripts/generate/kustomize.ts";
 import { root, version } from "./rendered.ts";
 
 const units = globSync("packaging/systemd/*.service", { cwd: root });
@@ -59,6 +65,44 @@ test("every program has an environment example, and each line is a variable or a
     for (const line of lines) assert.match(line, /^#( |[A-Z][A-Z0-9_]*=)/, `${program}: ${line}`);
   }
 });
+
+interface Container {
+  readonly command: readonly [string, ...string[]];
+  readonly args?: readonly string[];
+  readonly env?: readonly { readonly name: string; readonly value?: string }[];
+}
+
+const tables: Readonly<Record<string, Program<Options>>> = {
+  "cocoon-operator": operatorProgram,
+  "cocoon-webhook": webhookProgram,
+  "cocoon-colocation": colocationProgram,
+  epoch: serveProgram,
+};
+
+for (const path of ["config/default", "config/cert-manager", "config/legacy"])
+  test(`every container of ${path} is started with settings that its program knows`, () => {
+    const deployments = buildKustomization(join(root, path)).filter(({ kind }) => kind === "Deployment");
+    assert.ok(deployments.length > 0);
+    for (const { metadata, spec } of deployments) {
+      const { template } = spec as {
+        readonly template: { readonly spec: { readonly containers: readonly Container[] } };
+      };
+      for (const { command, args = [], env = [] } of template.spec.containers) {
+        const table = tables[command[0]];
+        assert.ok(table, metadata.name);
+        const variables = Object.fromEntries(env.map(({ name, value }) => [name, value]));
+        // A wrong flag or value is a fault here, as it would be when the pod starts.
+        assert.equal(readConfig(table, { argv: args, env: variables }).kind, "config");
+        const known = new Set(
+          Object.entries(table.options).flatMap(([key, option]) => envNamesOf(key, option)),
+        );
+        const strangers = Object.keys(variables).filter(
+          (name) => !known.has(name) && name !== "NODE_OPTIONS",
+        );
+        assert.deepEqual(strangers, [], metadata.name);
+      }
+    }
+  });
 
 interface Step {
   readonly word: string;

@@ -6,9 +6,19 @@ import { mkdir, rename, writeFile } from "node:fs/promises";
 import { arch } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { count, runCommand, temporaryDirectory, type TemporaryDirectory } from "@cocoon/testkit";
+import { reservePort } from "@cocoon/controlplane";
+import { startProgram } from "@cocoon/core";
+import {
+  count,
+  eventually,
+  runCommand,
+  sharedControlPlane,
+  temporaryDirectory,
+  type TemporaryDirectory,
+} from "@cocoon/testkit";
 import { bundle } from "../../../scripts/build/bundle.ts";
 import { programs } from "../../../scripts/build/programs.ts";
+import { installCrds } from "../contract/install-crds.ts";
 import { root, version } from "./rendered.ts";
 
 let directory: TemporaryDirectory;
@@ -45,6 +55,10 @@ after(() => directory[Symbol.asyncDispose]());
 const bare = (path: string) => ({ PATH: path, HOME: directory.path, NODE_OPTIONS: "", KUBECONFIG: "" });
 const nodeDirectory = dirname(process.execPath);
 
+/** How a program calls itself. */
+const ownName = (program: string) =>
+  ({ "kubectl-cocoon": "kubectl cocoon", cocoon: "Version:       " })[program] ?? program;
+
 /** The drop-in engine keeps the words of the command it replaces. */
 const askVersion = (program: string) => (program === "cocoon" ? ["version"] : ["--version"]);
 
@@ -55,7 +69,7 @@ describe("every bundle", () => {
       const env = bare(`${nodeDirectory}:/usr/bin:/bin`);
       const said = await runCommand(command, askVersion(program), { env, cwd: directory.path });
       assert.equal(said.code, 0, said.stderr.slice(-2_000));
-      assert.match(said.stdout, new RegExp(version().replaceAll(".", "\\.")));
+      assert.ok(said.stdout.startsWith(`${ownName(program)} ${version()}`), said.stdout);
       assert.match(said.stdout, /0123456789ab/);
       assert.match(said.stdout, /2023-11-14T22:13:20/);
       const help = await runCommand(command, ["--help"], { env, cwd: directory.path });
@@ -73,6 +87,7 @@ describe("the executable", () => {
         cwd: directory.path,
       });
       assert.equal(said.code, 0, `${program}: ${said.stderr.slice(-2_000)}`);
+      assert.ok(said.stdout.startsWith(`${ownName(program)} ${version()}`), said.stdout);
       assert.match(said.stdout, /0123456789ab/);
     }
   });
@@ -128,6 +143,72 @@ describe("what programs look for beside themselves", () => {
     assert.equal(ran.code, 0, ran.stderr.slice(-2_000));
     const beginning = readFileSync(join(place, "stdin.mjs")).subarray(0, 100);
     assert.match(ran.stdout, new RegExp(createHash("sha256").update(beginning).digest("hex")));
+  });
+});
+
+interface Service {
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** Starts a program of a release and waits until it says that it is ready; returns when it has stopped properly. */
+async function serves(tree: string, { program, args, env = {} }: Service, health: string): Promise<void> {
+  const logFile = join(directory.path, `${program}.log`);
+  const command = join(tree, "bin", program);
+  const path = tree === bundles ? `${nodeDirectory}:/usr/bin:/bin` : "/nonexistent";
+  await using running = await startProgram({
+    name: program,
+    command,
+    args,
+    logFile,
+    env: { ...bare(path), ...env },
+  });
+  const log = () => readFileSync(logFile, "utf8").slice(-2_000);
+  await eventually(
+    async () => {
+      const answer = await fetch(`${health}/readyz`);
+      assert.equal(answer.status, 200, await answer.text());
+    },
+    { timeoutMs: 60_000 },
+  ).catch((error: unknown) => assert.fail(`${String(error)}\n${log()}`));
+  await running.stop();
+  assert.equal((await running.exited).code, 0, log());
+}
+
+describe("released programs serve", () => {
+  test("the registry, from a bundle", async () => {
+    await using port = await reservePort();
+    await using healthPort = await reservePort();
+    const health = `127.0.0.1:${healthPort.port}`;
+    const args = [
+      "serve",
+      `--addr=127.0.0.1:${port.port}`,
+      `--health-addr=${health}`,
+      `--root=${directory.path}/epoch`,
+    ];
+    await serves(bundles, { program: "epoch", args }, `http://${health}`);
+  });
+
+  test("the operator, from the executable, with a real API server", async () => {
+    const cluster = await sharedControlPlane();
+    await installCrds(cluster);
+    await using namespace = await cluster.newNamespace();
+    await using port = await reservePort();
+    await using healthPort = await reservePort();
+    const health = `127.0.0.1:${healthPort.port}`;
+    const service = {
+      program: "cocoon-operator",
+      args: [`--metrics-bind-address=127.0.0.1:${port.port}`, `--health-probe-bind-address=${health}`],
+      // Other tests use this cluster, too.
+      env: {
+        KUBECONFIG: cluster.kubeconfigPath,
+        WATCH_NAMESPACE: namespace.name,
+        LEADER_ELECT: "false",
+        LEGACY_API: "off",
+      },
+    };
+    await serves(executable, service, `http://${health}`);
   });
 });
 
