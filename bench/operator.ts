@@ -35,6 +35,8 @@ const { values } = parseArgs({
 });
 const counts = values.sets.split(",").map(Number);
 const quietSeconds = Number(values["quiet-seconds"]);
+/** As in deploy/operator. */
+const nodeOptions = ["--max-semi-space-size=2"];
 const root = join(import.meta.dirname, "..");
 const { signal } = new AbortController();
 
@@ -60,6 +62,8 @@ async function freePort(): Promise<number> {
 
 interface Numbers {
   readonly writes: number;
+  /** By verb and resource. */
+  readonly kinds: Readonly<Record<string, number>>;
   readonly reads: number;
   readonly conflicts: number;
   readonly events: number;
@@ -83,6 +87,14 @@ async function numbersAt(port: number): Promise<Numbers> {
   const isWrite = (verb = "") => ["create", "update", "patch", "delete"].includes(verb);
   return {
     writes: sum(({ verb, resource }) => isWrite(verb) && resource !== "events"),
+    kinds: Object.fromEntries(
+      requests
+        .filter(({ labels }) => isWrite(labels["verb"]))
+        .map(({ labels, value }) => [
+          `${labels["verb"]} ${labels["resource"]}${labels["subresource"] ? `/${labels["subresource"]}` : ""} ${labels["code"]}`,
+          value,
+        ]),
+    ),
     events: sum(({ verb, resource }) => isWrite(verb) && resource === "events"),
     reads: sum(({ verb }) => verb === "get" || verb === "list"),
     conflicts: sum(({ code }) => code === "409"),
@@ -127,6 +139,7 @@ interface Result {
   readonly createSeconds: number;
   readonly settleSeconds: number;
   readonly writesPerSet: number;
+  readonly writesByKind: Readonly<Record<string, number>>;
   readonly eventsPerSet: number;
   readonly conflicts: number;
   readonly cpuSecondsPerSet: number;
@@ -161,7 +174,7 @@ async function measure(cluster: TestCluster, count: number): Promise<Result> {
     await startProgram({
       name: "cocoon-operator",
       command: process.execPath,
-      args: [join(root, "packages/operator/src/main.ts")],
+      args: [...nodeOptions, join(root, "packages/operator/src/main.ts")],
       env: {
         PATH: process.env["PATH"] ?? "",
         HOME: directory.path,
@@ -199,6 +212,7 @@ async function measure(cluster: TestCluster, count: number): Promise<Result> {
     createSeconds: (created - started) / 1_000,
     settleSeconds: (settled - created) / 1_000,
     writesPerSet: (after.writes - before.writes) / count,
+    writesByKind: after.kinds,
     eventsPerSet: (after.events - before.events) / count,
     conflicts: after.conflicts - before.conflicts,
     cpuSecondsPerSet: (after.cpuSeconds - before.cpuSeconds) / count,

@@ -31,6 +31,25 @@ A machine is named like its pod: \`demo-0\` is the main agent of set \`demo\`, \
 toolbox \`tools\`. The name in the registry (\`vk-<namespace>-demo-0\`) is understood too. Where one machine is meant, the name
 of a set means its main agent. A name that nothing has is answered with those that may have been meant.
 
+## States of a machine
+
+| State | Meaning |
+|---|---|
+| \`pending\` | it has no node or no pod yet, or its node has not reported about it |
+| \`creating\` | its node makes it |
+| \`ready\` | it runs and answers |
+| \`not ready\` | it runs, but does not answer |
+| \`hibernating\` | it is to sleep: memory and disk go to the registry |
+| \`asleep\` | it sleeps in the snapshot that is shown |
+| \`waking\` | it comes back from its snapshot |
+| \`failed\` | its node could not do what was asked; the reason stands below the table |
+| \`terminating\` | its pod goes |
+| \`unknown\` | its node reports a word that this version does not know |
+
+\`get\` prints with \`-o json\` and \`-o yaml\`: of sets the CocoonSets as the API server has them; of machines objects with
+\`namespace\`, \`name\`, \`set\`, \`role\`, \`state\`, \`node\`, \`ip\`, \`cpu\`, \`memory\`, \`snapshot\`, \`createdAt\`, \`vmName\`, \`vmId\`,
+\`image\` and \`message\`, empty where there is nothing to say; of both, an object with \`sets\` and \`machines\`.
+
 ## Waiting
 
 Commands that ask for something wait until it is so. How far it is stands on one line of standard error; results stand on

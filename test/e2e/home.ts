@@ -1,6 +1,8 @@
 /** A platform's state directory for one test, and the commands of README in it. */
 import assert from "node:assert/strict";
-import { join } from "node:path";
+import { mkdir } from "node:fs/promises";
+import { homedir } from "node:os";
+import { dirname, join } from "node:path";
 import { markedProcesses } from "@cocoon/controlplane";
 import { runCommand, temporaryDirectory, type CommandResult } from "@cocoon/testkit";
 
@@ -17,6 +19,24 @@ export async function newHome(): Promise<{ readonly path: string } & AsyncDispos
       assert.deepEqual(markedProcesses(path), []);
       await directory[Symbol.asyncDispose]();
     },
+  };
+}
+
+/**
+ * The environment of a person who has only that platform: a home and a place for temporary files beside it, in which
+ * everything that is left behind is seen.
+ */
+export async function personalEnvironment(home: string): Promise<Record<string, string>> {
+  const [personal, temporary] = ["person", "tmp"].map((name) => join(dirname(home), name)) as [
+    string,
+    string,
+  ];
+  await Promise.all([personal, temporary].map((path) => mkdir(path, { recursive: true })));
+  return {
+    COCOON_HOME: home,
+    HOME: personal,
+    TMPDIR: temporary,
+    XDG_CACHE_HOME: process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"),
   };
 }
 

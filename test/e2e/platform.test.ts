@@ -1,71 +1,145 @@
-/** The whole platform on one machine, with a real machine in it, as a newcomer uses it. */
+/**
+ * The whole platform on one machine, with real machines in it, as a newcomer uses it: what README and the first pages
+ * say is typed here. One platform for all of it, because bringing one up takes a while.
+ */
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { existsSync } from "node:fs";
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { markedProcesses } from "@cocoon/controlplane";
-import { eventually } from "@cocoon/testkit";
-import { newHome, npm } from "./home.ts";
+import { isFree, markedProcesses } from "@cocoon/controlplane";
+import { count, eventually, seededRandom, testSeed, tier } from "@cocoon/testkit";
+import { runDocument } from "./documented-commands.ts";
+import { newHome, npm, personalEnvironment, root } from "./home.ts";
+import { convergeMs, machineProcesses, openPlatform } from "./platform.ts";
+import { pullThePlugWhileFallingAsleep } from "./plug.ts";
 
-/** QEMU processes that work below that directory. */
-function machinesIn(home: string): string[] {
-  return readdirSync("/proc").filter((pid) => {
-    if (!/^\d+$/.test(pid)) return false;
-    try {
-      return (
-        readFileSync(`/proc/${pid}/comm`, "utf8").startsWith("qemu") &&
-        readlinkSync(`/proc/${pid}/cwd`).startsWith(home)
-      );
-    } catch {
-      return false; // it ended while we looked
-    }
-  });
-}
-
-test("up makes a set of machines; it is entered, sleeps, wakes, survives down and up, and is gone after a wipe", async () => {
+test("one platform, from nothing to nothing", async (t) => {
   await using state = await newHome();
   const home = state.path;
-  const kubectl = async (...args: string[]) => {
-    const ran = await npm(home, "cocoonctl", "--", "kubectl", ...args);
-    assert.equal(ran.code, 0, ran.stderr + ran.stdout);
-    return ran.stdout;
-  };
-  const inGuest = (script: string) => kubectl("exec", "demo-0", "--", "sh", "-c", script);
+  const env = await personalEnvironment(home);
+  // A step stands on the one before it: when that failed there is nothing to learn from the rest.
+  let broken = false;
+  const step = (name: string, work: () => Promise<void>) =>
+    t.test(name, { skip: broken && "the step before it failed" }, async () => {
+      broken = true;
+      await work();
+      broken = false;
+    });
 
-  const first = await npm(home, "up");
-  assert.equal(first.code, 0, first.stderr + first.stdout);
-  assert.match(first.stdout, /exec -it demo-0/);
-  assert.match((await npm(home, "status")).stdout, /vk-node-2 +ready/);
-  assert.equal((await npm(home, "doctor")).code, 0);
-  assert.match(await kubectl("get", "pod", "demo-0", "-o", "wide"), /1\/1 +Running/);
+  await step("every command line of README", async () => {
+    await runDocument("README.md", env);
+  });
+  const platform = await openPlatform(home);
+  const { kubectl, inGuest } = platform;
 
-  await inGuest("echo kept > /root/note; sync; echo in-memory > /run/note");
-  const suspend = (wanted: boolean) =>
-    kubectl(
-      "patch",
-      "cocoonset",
-      "demo",
-      "--type",
-      "merge",
-      "-p",
-      JSON.stringify({ spec: { suspend: wanted } }),
-    );
-  const phase = () => kubectl("get", "cocoonset", "demo", "-o", "jsonpath={.status.phase}");
-  await suspend(true);
-  await eventually(async () => assert.equal(await phase(), "Suspended"), { timeoutMs: 180_000 });
-  assert.deepEqual(machinesIn(home), []);
-  await suspend(false);
-  await eventually(async () => assert.equal(await phase(), "Running"), { timeoutMs: 180_000 });
-  assert.equal(await inGuest("cat /run/note /root/note"), "in-memory\nkept\n");
-
-  const down = await npm(home, "down");
-  assert.equal(down.code, 0, down.stderr);
-  assert.deepEqual([markedProcesses(home), machinesIn(home)], [[], []]);
-  const again = await npm(home, "up");
-  assert.equal(again.code, 0, again.stderr + again.stdout);
-  await eventually(async () => assert.equal(await inGuest("cat /root/note"), "kept\n"), {
-    timeoutMs: 120_000,
+  const firstPage = "docs/getting-started.md";
+  await step("every command line of the first page but its last, which stops everything", async () => {
+    await runDocument(firstPage, env, [0, -1]);
+    assert.equal((await npm(home, "doctor")).code, 0);
   });
 
-  assert.equal((await npm(home, "down", "--", "--wipe")).code, 0);
-  assert.deepEqual([markedProcesses(home), machinesIn(home), existsSync(home)], [[], [], false]);
+  await step("the reference of metrics names what the parts export, and nothing else", async () => {
+    const reference = await readFile(join(root, "docs/reference/metrics.md"), "utf8");
+    const { ports } = JSON.parse(await readFile(join(home, "parts", "parts.json"), "utf8")) as Ports;
+    for (const [part, port] of Object.entries(metricPorts)) {
+      const section = reference.split(`\n## ${part}\n`)[1]?.split("\n## ")[0] ?? "";
+      const documented = [...section.matchAll(/^\| `(\w+)`/gm)].map((match) => match[1] ?? "");
+      const answer = await fetch(`http://127.0.0.1:${ports[port]}/metrics`);
+      assert.equal(answer.status, 200, part);
+      const exported = [...(await answer.text()).matchAll(/^# TYPE (\w+)/gm)].map((match) => match[1] ?? "");
+      const ours = exported.filter((name) => !/^(process|nodejs)_|^cocoon_build_info$/.test(name));
+      assert.deepEqual(ours.toSorted(), documented.toSorted(), part);
+    }
+  });
+
+  await step("the plug is pulled while machines fall asleep, and nothing is lost", async () => {
+    const random = seededRandom(testSeed());
+    const moments = ["recorded", ...[1, 2, 3].map(() => Math.round(random() * sleepMs))] as const;
+    for (const [index, after] of moments.slice(0, count({ small: 1, full: 4 })).entries()) {
+      const kept = await pullThePlugWhileFallingAsleep(platform, { round: `round-${index}`, after });
+      const when = after === "recorded" ? "when a snapshot was recorded" : `after ${after} ms`;
+      t.diagnostic(`plug pulled ${when}; memory kept: ${kept.join(", ") || "none"}`);
+    }
+  });
+
+  await step("an object of the older API is a machine, too", async () => {
+    await kubectl("apply", "-f", join(root, "deploy/crd.yaml"));
+    await kubectl("apply", "-k", join(root, "deploy/operator/legacy"));
+    assert.equal((await npm(home, "cocoonctl", "--", "restart", "operator")).code, 0);
+    const file = join(dirname(home), "legacy.json");
+    await writeFile(file, JSON.stringify(legacySet));
+    await kubectl("apply", "-f", file);
+    const running = "--for=jsonpath={.status.phase}=Running";
+    await kubectl("wait", "cocoonset.cocoon.cis/old", running, `--timeout=${convergeMs}ms`);
+    assert.equal(await inGuest("old-0", "hostname"), "vk-default-old-0\n");
+    assert.match(
+      await kubectl("get", "pod", "old-0", "-o", "json"),
+      /"cocoon\.cis\/vm-name": "vk-default-old-0"/,
+    );
+  });
+
+  await step("the last command line of the first page stops everything", async () => {
+    await runDocument(firstPage, env, [-1]);
+    assert.deepEqual([markedProcesses(home), machineProcesses(home)], [[], []]);
+    assert.deepEqual(await portsInUse(home), []);
+  });
+
+  if (tier() === "full")
+    await step("up again boots the machines from their disks", async () => {
+      const again = await npm(home, "up");
+      assert.equal(again.code, 0, again.stderr + again.stdout);
+      const kept = async () =>
+        assert.equal(await inGuest("demo-0", "cat /root/note"), "hello from outside\n");
+      await eventually(kept, { timeoutMs: convergeMs, intervalMs: 500 });
+    });
+
+  await step("a wipe leaves nothing behind", async () => {
+    assert.equal((await npm(home, "down", "--", "--wipe")).code, 0);
+    assert.deepEqual([markedProcesses(home), machineProcesses(home), existsSync(home)], [[], [], false]);
+    // npm and kubectl keep caches of their own; the note is the reader's.
+    assert.deepEqual((await readdir(env["HOME"] ?? "")).toSorted(), [".kube", ".npm"]);
+    const left = await readdir(env["TMPDIR"] ?? "", { recursive: true, withFileTypes: true });
+    const files = left.filter((entry) => !entry.isDirectory()).map((entry) => entry.name);
+    assert.deepEqual(files, ["note"]);
+  });
 });
+
+/** About as long as the demo set needs to fall asleep here: the plug is pulled somewhere within. */
+const sleepMs = 6_000;
+
+const metricPorts: Readonly<Record<string, string>> = {
+  "vk-cocoon": "node1Health",
+  "cocoon-operator": "operatorMetrics",
+  "cocoon-webhook": "webhookHealth",
+  "cocoon-colocation": "colocationMetrics",
+  epoch: "registryHealth",
+};
+
+interface Ports {
+  readonly ports: Readonly<Record<string, number>>;
+}
+
+const legacySet = {
+  apiVersion: "cocoon.cis/v1alpha1",
+  kind: "CocoonSet",
+  metadata: { name: "old", namespace: "default" },
+  spec: {
+    agent: {
+      image: "cocoon-demo",
+      mode: "run",
+      replicas: 0,
+      storage: "256Mi",
+      resources: { cpu: "1", memory: "128Mi" },
+    },
+  },
+};
+
+/** Ports that the platform keeps for itself and that somebody listens on. */
+async function portsInUse(home: string): Promise<number[]> {
+  const files = [join(home, "cluster.json"), join(home, "parts", "parts.json")];
+  const texts = await Promise.all(files.map((file) => readFile(file, "utf8")));
+  const ports = texts.flatMap((text) => Object.values((JSON.parse(text) as Ports).ports));
+  const free = await Promise.all(ports.map((port) => isFree(port)));
+  return ports.filter((_port, index) => !free[index]);
+}

@@ -2,7 +2,7 @@
 import { basename } from "node:path";
 
 export function isKubectlPlugin(program: string = process.argv[1] ?? ""): boolean {
-  return basename(program).startsWith("kubectl-cocoon");
+  return /^kubectl(-|_complete-)cocoon/.test(basename(program));
 }
 
 /** As people type it. */

@@ -74,12 +74,8 @@ interface Row {
   readonly snapshot: string;
 }
 
-async function rowsOf({ ok }: Tool): Promise<readonly Row[]> {
-  return JSON.parse(await ok("get", "vms", "-o", "json")) as Row[];
-}
-
-async function rowOf(tool: Tool, name: string): Promise<Row | undefined> {
-  return (await rowsOf(tool)).find((row) => row.name === name);
+async function rowOf({ ok }: Tool, name: string): Promise<Row> {
+  return JSON.parse(await ok("get", "vms", name, "-o", "json")) as Row;
 }
 
 suite("cocoonctl", { concurrency: 3 }, () => {
@@ -121,7 +117,7 @@ suite("cocoonctl", { concurrency: 3 }, () => {
 
     assert.match(await ok("hibernate", "demo-1"), /demo-1: asleep in sha256:[0-9a-f]{12}\n/);
     const asleep = await rowOf(tool, "demo-1");
-    assert.equal(asleep?.state, "asleep");
+    assert.deepEqual([asleep.name, asleep.state, asleep.memory], ["demo-1", "asleep", "64Mi"]);
     assert.equal(asleep.snapshot, await world.digest(world.vmName("demo-1")));
     assert.match(await ok("get", "demo"), /demo-1 +sub-agent +asleep +\S+ +- +64Mi +sha256:[0-9a-f]{12} /);
     assert.match(
@@ -287,12 +283,8 @@ suite("cocoonctl", { concurrency: 3 }, () => {
       help.stdout,
       /Usage: kubectl cocoon suspend \[options\] <set\.\.\.>[\s\S]*Examples:\n {2}kubectl cocoon suspend demo\n/,
     );
-    const candidates = await cluster.kubectl(
-      ["cocoon", "__complete", "--", "suspend", "-n", world.namespace, "de"],
-      {
-        env: { PATH: path },
-      },
-    );
-    assert.equal(candidates.stdout, "demo\n");
+    const typed = ["cocoon", "suspend", "-n", world.namespace, "de"];
+    const candidates = await cluster.kubectl(["__complete", ...typed], { env: { PATH: path } });
+    assert.match(candidates.stdout, /^demo\n:4\n/);
   });
 });

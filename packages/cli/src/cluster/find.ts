@@ -109,17 +109,37 @@ export async function findMachine(session: Session, name: string, options: FindM
   if (byVm) return byVm;
   const set = await tryGet(session, cocoonSets, { namespace, name });
   if (set) return machineOfSet(set, machines, options);
-  const sets = (await listAll(session, cocoonSets, { namespace })).map(nameOf);
-  const seat = sets.find((each) => name.startsWith(`${each}-`));
-  if (seat !== undefined && !machines.some((each) => nameOf(each) === name))
-    throw new Fault(
+  throw missingMachine(name, {
+    namespace,
+    machines,
+    sets: await listAll(session, cocoonSets, { namespace }),
+  });
+}
+
+interface Neighbours {
+  readonly namespace: string;
+  readonly machines: readonly Pod[];
+  readonly sets: readonly SetObject[];
+}
+
+export function missingMachine(name: string, { namespace, machines, sets }: Neighbours): Fault {
+  const names = machines.map(nameOf);
+  const owner = sets.find((set) => name.startsWith(`${nameOf(set)}-`));
+  if (!owner)
+    return new Fault(
       "notFound",
-      `set ${seat} has no pod ${name} now${didYouMean(name, machines.map(nameOf))}; \`${commandName()} get ${seat}\` shows what it has`,
+      `there is no machine "${name}" in namespace ${namespace}${didYouMean(name, [...names, ...sets.map(nameOf)])}`,
     );
-  throw new Fault(
-    "notFound",
-    `there is no machine "${name}" in namespace ${namespace}${didYouMean(name, [...machines.map(nameOf), ...sets])}`,
-  );
+  const set = nameOf(owner);
+  const fix = wakeHint(owner) || `; \`${commandName()} get ${set}\` shows what it has`;
+  return new Fault("notFound", `set ${set} has no pod ${name} now${didYouMean(name, names)}${fix}`);
+}
+
+/** A suspended set may have given its pods up. */
+function wakeHint(set: SetObject): string {
+  return set.status?.phase === "Suspended"
+    ? `; it is suspended, wake it with: ${commandName()} resume ${nameOf(set)}`
+    : "";
 }
 
 function machineOfSet(set: SetObject, machines: readonly Pod[], { mainOfSet }: FindMachineOptions): Pod {
@@ -134,7 +154,7 @@ function machineOfSet(set: SetObject, machines: readonly Pod[], { mainOfSet }: F
   if (main) return main;
   throw new Fault(
     "unavailable",
-    `set ${name} has no main agent now (${set.status?.phase ?? "its phase is not known yet"})${set.status?.phase === "Suspended" ? `; wake it with: ${commandName()} resume ${name}` : ""}`,
+    `set ${name} has no main agent now (${set.status?.phase ?? "its phase is not known yet"})${wakeHint(set)}`,
   );
 }
 

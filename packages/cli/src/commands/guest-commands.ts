@@ -65,7 +65,7 @@ function addLogs(program: Command): void {
     .option("--lines, --tail <number>", "how many lines of the past", "50")
     .option("--since <duration>", "machines only: not older than that, such as 10m")
     .option("--timestamps", "machines only: with the time of each line")
-    .option("--part", "the name is that of a part, even if a machine has it too");
+    .option("--part", "the name is that of a part: do not look for a machine");
   examples(
     clusterOptions(logs),
     "cocoonctl logs kube-apiserver",

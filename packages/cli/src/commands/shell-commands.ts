@@ -10,7 +10,7 @@ export function addShellCommands(program: Command): void {
     .helpGroup(group)
     .summary("completions for bash, zsh or fish")
     .description(
-      "Prints a script that completes commands, options and the names of sets, machines, nodes and parts in bash, zsh or fish.",
+      "Prints a script that completes commands, options and the names of sets, machines, nodes and parts in bash, zsh or fish. For `kubectl cocoon`, kubectl's own completion asks kubectl_complete-cocoon, which comes with this tool.",
     );
   examples(
     completion,

@@ -29,10 +29,13 @@ fi
 
 const fish = `# fish completion for cocoonctl; put it into ~/.config/fish/completions/cocoonctl.fish
 function __cocoonctl_complete
-  set -l words (commandline -opc) (commandline -ct)
-  cocoonctl __complete -- $words[2..-1] 2>/dev/null
+  set -l words (commandline -opc)
+  set -l current (commandline -ct)
+  set -e words[1]
+  cocoonctl __complete -- $words "$current" 2>/dev/null
 end
-complete -c cocoonctl -a '(__cocoonctl_complete)'
+complete -c cocoonctl -f -a '(__cocoonctl_complete)'
+complete -c cocoonctl -l filename -l kubeconfig -l identity -r -F
 `;
 
 const scripts: Readonly<Record<string, string>> = { bash, zsh, fish };

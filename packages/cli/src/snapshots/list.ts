@@ -1,14 +1,14 @@
 /** snapshot ls: what the registry keeps of the machines of a namespace; without a registry, what the cluster knows. */
-import { podVmName } from "@cocoon/contract";
+import { hibernateTag, podVmName } from "@cocoon/contract";
 import { isFault } from "@cocoon/core";
-import { pods } from "@cocoon/kube";
+import { namespaces, pods } from "@cocoon/kube";
 import type { Registry } from "@cocoon/oci";
-import { listAll, nameOf } from "../cluster/find.ts";
+import { listAll, nameOf, tryList } from "../cluster/find.ts";
 import { cocoonSets, type SetObject } from "../cluster/kinds.ts";
-import { machineRows } from "../cluster/machine-rows.ts";
+import { machineRows, type MachineRow } from "../cluster/machine-rows.ts";
 import { openSession, type ClusterOptions, type Session } from "../cluster/session.ts";
 import { didYouMean } from "../near-names.ts";
-import { readFormat, serialize, shortDigest } from "../output.ts";
+import { readFormat, serialize, shortDigest, type OutputFormat } from "../output.ts";
 import { age, tableOf, type Column } from "../table.ts";
 import { readMachineName } from "./machine-name.ts";
 import { tryOpenSnapshotRegistry, type RegistryOptions } from "./registry-access.ts";
@@ -22,39 +22,42 @@ export async function listSnapshots(name: string | undefined, options: ListOptio
   const format = readFormat(options.output);
   await using session = await openSession(options);
   await using registry = await tryOpenSnapshotRegistry(options, session.target);
-  const sets = await listAll(session, cocoonSets, { namespace: session.namespace });
-  const known = machineRows(sets, await listAll(session, pods, { namespace: session.namespace }));
-  const sleeping: StoredSnapshot[] = known
-    .filter(({ snapshot }) => snapshot !== "")
-    .map((row) => ({
-      machine: row.vmName,
-      tag: "hibernate",
-      digest: row.snapshot,
-      sizeBytes: 0,
-      createdAt: "",
-      kind: "sleeping",
-    }));
-  const all = registry
-    ? await fromRegistry(
-        session,
-        registry,
-        known.map((row) => row.vmName),
-      )
-    : sleeping;
-  const found = name === undefined ? all : all.filter(selection(name, session.namespace, sets));
-  if (format === "json" || format === "yaml") process.stdout.write(await serialize(format, found));
-  else if (format === "name")
-    process.stdout.write(found.map(({ machine, tag }) => `${machine}:${tag}\n`).join(""));
-  else
-    process.stdout.write(
-      found.length === 0
-        ? emptyText(name, sets, session)
-        : `${snapshotTable(found, { wide: format === "wide", now: Date.now() })}\n`,
-    );
+  const { namespace } = session;
+  const sets = await listAll(session, cocoonSets, { namespace });
+  const known = machineRows(sets, await listAll(session, pods, { namespace }));
+  const all = registry ? await fromRegistry(session, registry, known) : fromMachines(known);
+  const found = name === undefined ? all : all.filter(selection(name, namespace, sets));
+  const text =
+    found.length === 0 && isTable(format) ? emptyText(name, sets, session) : await textOf(found, format);
+  process.stdout.write(text);
   if (!registry)
     process.stderr.write(
       "No registry is named, so only what machines sleep in is shown; set OCI_REGISTRY or EPOCH_URL, or give --registry.\n",
     );
+}
+
+function isTable(format: OutputFormat): boolean {
+  return format === "table" || format === "wide";
+}
+
+async function textOf(found: readonly StoredSnapshot[], format: OutputFormat): Promise<string> {
+  if (format === "json" || format === "yaml") return serialize(format, found);
+  if (format === "name") return found.map(({ machine, tag }) => `${machine}:${tag}\n`).join("");
+  return `${snapshotTable(found, { wide: format === "wide", now: Date.now() })}\n`;
+}
+
+/** What the cluster knows without the registry. */
+function fromMachines(known: readonly MachineRow[]): StoredSnapshot[] {
+  return known
+    .filter(({ snapshot }) => snapshot !== "")
+    .map(({ vmName: machine, snapshot: digest }) => ({
+      machine,
+      tag: hibernateTag,
+      digest,
+      sizeBytes: 0,
+      createdAt: "",
+      kind: "sleeping",
+    }));
 }
 
 function emptyText(name: string | undefined, sets: readonly SetObject[], { namespace }: Session): string {
@@ -82,38 +85,52 @@ function selection(
     (exact && machine.startsWith(`${vm}-`));
 }
 
-/** All repositories of the namespace where the registry lists them, so that machines of deleted sets are found too. */
+/** A registry is asked about this many machines at a time. */
+const atOnce = 8;
+
 async function fromRegistry(
   session: Session,
   registry: Registry,
-  known: readonly string[],
+  known: readonly MachineRow[],
 ): Promise<StoredSnapshot[]> {
-  const prefix = `vk-${session.namespace}-`;
-  const names = new Set(known.filter((each) => each !== ""));
+  const names = new Set(known.map(({ vmName }) => vmName).filter((each) => each !== ""));
+  for (const name of await repositoriesOf(session, registry)) names.add(name);
+  const sorted = [...names].sort((left, right) => left.localeCompare(right, undefined, { numeric: true }));
+  const found: StoredSnapshot[] = [];
+  for (let index = 0; index < sorted.length; index += atOnce) {
+    const some = sorted.slice(index, index + atOnce);
+    found.push(...(await Promise.all(some.map((name) => snapshotsOf(registry, name, session)))).flat());
+  }
+  return found;
+}
+
+/** All of the namespace where the registry lists them, so that machines of deleted sets are found too. */
+async function repositoriesOf(session: Session, registry: Registry): Promise<readonly string[]> {
+  const { namespace } = session;
+  // Names are not escaped: vk-a-b-0 may be of namespace a or of namespace a-b.
+  const longer = (await tryList(listAll(session, namespaces)))
+    .map(nameOf)
+    .filter((each) => each.startsWith(`${namespace}-`));
+  const base = registry.fullName("");
+  const found: string[] = [];
   try {
-    const base = registry.fullName("");
     for await (const full of registry.repositories(session)) {
       const name = base !== "" && full.startsWith(`${base}/`) ? full.slice(base.length + 1) : full;
-      if (name.startsWith(prefix)) names.add(name);
+      const other = longer.some((each) => name.startsWith(podVmName(each, "")));
+      if (name.startsWith(podVmName(namespace, "")) && !other) found.push(name);
     }
   } catch (error) {
     // Many registries and tokens do not allow listing; the machines that the cluster knows are still shown.
     if (!isFault(error) || error.traits.retry) throw error;
   }
-  const found = await Promise.all([...names].map((name) => snapshotsOf(registry, name, session)));
-  return found
-    .flat()
-    .sort(
-      (left, right) =>
-        left.machine.localeCompare(right.machine, undefined, { numeric: true }) ||
-        left.tag.localeCompare(right.tag),
-    );
+  return found;
 }
 
 const meanings = {
   sleeping: "the machine sleeps in it",
   latest: "left when the machine was deleted",
   released: "given up while asleep",
+  restored: "its set was restored from it",
   named: "",
 } as const;
 

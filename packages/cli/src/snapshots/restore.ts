@@ -15,7 +15,7 @@ import { didYouMean } from "../near-names.ts";
 import { serialize } from "../output.ts";
 import { readMachineName } from "./machine-name.ts";
 import { tryOpenSnapshotRegistry, type RegistryOptions } from "./registry-access.ts";
-import { snapshotsOf } from "./stored.ts";
+import { restoredTag, snapshotsOf } from "./stored.ts";
 import { commandName } from "../invocation.ts";
 
 export interface RestoreOptions extends ClusterOptions, RegistryOptions, WaitOptions {
@@ -164,7 +164,7 @@ async function fixedTag(
       "badRequest",
       "latest is overwritten when the machine is replaced, so it needs a tag of its own first: name the registry (OCI_REGISTRY or --registry), or restore with --as NEWSET",
     );
-  const fixed = `restored-${digest.replace(/^sha256:/, "").slice(0, 12)}`;
+  const fixed = restoredTag(digest);
   await retag({ repository: registry.repository(vm), from: digest, to: fixed, signal });
   return fixed;
 }

@@ -5,7 +5,7 @@ import { sizeText, snapshotTable } from "./list.ts";
 import { readMachineName } from "./machine-name.ts";
 import { settingsFromEnvironment } from "./registry-access.ts";
 import { restoredSet } from "./restore.ts";
-import { kindOfTag } from "./stored.ts";
+import { kindOfTag, restoredTag } from "./stored.ts";
 
 test("a machine of the past is known by its name alone", () => {
   const sets = ["demo", "demo-2"];
@@ -65,13 +65,17 @@ test("a restored set is one machine like the old one, started from its snapshot"
 });
 
 test("tags say what a snapshot is for, sizes are short", () => {
-  assert.deepEqual(["hibernate", "hibernated", "latest", "released-20260102T030405Z", "v1"].map(kindOfTag), [
-    "sleeping",
-    "sleeping",
-    "latest",
-    "released",
-    "named",
-  ]);
+  assert.deepEqual(
+    [
+      "hibernate",
+      "hibernated",
+      "latest",
+      "released-20260102T030405Z",
+      restoredTag(`sha256:${"ab".repeat(32)}`),
+      "v1",
+    ].map(kindOfTag),
+    ["sleeping", "sleeping", "latest", "released", "restored", "named"],
+  );
   assert.deepEqual([0, 512, 1536, 10 * 2 ** 20, 3.5 * 2 ** 30].map(sizeText), [
     "0 B",
     "512 B",

@@ -13,6 +13,13 @@ import { deleteByDigest, type Registry, type Repository } from "@cocoon/oci";
 /** Our kubelet sets it on the copy of a machine that is surely gone from its node. */
 const sealTag = "hibernated";
 
+/** What a machine was replaced by keeps a tag of its own: `latest` moves on. */
+const restoredPrefix = "restored-";
+
+export function restoredTag(digest: string): string {
+  return `${restoredPrefix}${digest.replace(/^sha256:/, "").slice(0, 12)}`;
+}
+
 export interface StoredSnapshot {
   /** Name of the machine, which is its repository. */
   readonly machine: string;
@@ -22,13 +29,14 @@ export interface StoredSnapshot {
   /** "" when the snapshot does not say. */
   readonly createdAt: string;
   /** What it is for. */
-  readonly kind: "sleeping" | "latest" | "released" | "named";
+  readonly kind: "sleeping" | "latest" | "released" | "restored" | "named";
 }
 
 export function kindOfTag(tag: string): StoredSnapshot["kind"] {
   if (tag === hibernateTag || tag === sealTag) return "sleeping";
   if (tag === latestTag) return "latest";
-  return tryReadReleasedTag(tag) ? "released" : "named";
+  if (tryReadReleasedTag(tag)) return "released";
+  return tag.startsWith(restoredPrefix) ? "restored" : "named";
 }
 
 /** All of one machine, the seal left out: it names what `hibernate` names. */

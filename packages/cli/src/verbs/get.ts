@@ -1,8 +1,8 @@
 /** get: sets and machines, where they run and in which state. */
 import { Fault } from "@cocoon/core";
 import { pods } from "@cocoon/kube";
-import { label } from "@cocoon/contract";
-import { findMachine, findSet, listAll, nameOf } from "../cluster/find.ts";
+import { isMachinePod, label } from "@cocoon/contract";
+import { findMachine, findSet, listAll, nameOf, tryGet } from "../cluster/find.ts";
 import { cocoonSets, type SetObject } from "../cluster/kinds.ts";
 import { machineRows, type MachineRow } from "../cluster/machine-rows.ts";
 import { openSession, type ClusterOptions, type Session } from "../cluster/session.ts";
@@ -69,17 +69,21 @@ async function findNamed(session: Session, name: string, request: GetRequest): P
   const sets = await listAll(session, cocoonSets, { namespace });
   const set = sets.find((each) => nameOf(each) === name);
   if (!set && !request.machines) await findSet(session, name); // says what may have been meant
-  if (!set) {
-    const rows = machineRows(sets, []).filter((row) => row.name === name);
-    const pod = rows.length > 0 ? undefined : await findMachine(session, name, { mainOfSet: false });
-    if (!pod) return { sets: [], machines: rows };
-    return { sets: [], machines: machineRows(sets, [pod]).filter((row) => row.name === nameOf(pod)) };
-  }
+  if (!set) return { sets: [], machines: await findRows(session, name, sets) };
   const own = await listAll(session, pods, { namespace, labelSelector: `${label.set}=${name}` });
   return {
     sets: request.sets ? [set] : [],
     machines: request.machines ? machineRows([set], own) : [],
   };
+}
+
+/** A machine by its pod; where it sleeps without one, from its set. */
+async function findRows(session: Session, name: string, sets: readonly SetObject[]): Promise<MachineRow[]> {
+  const pod = await tryGet(session, pods, { namespace: session.namespace, name });
+  const unseated = pod ? [] : machineRows(sets, []).filter((row) => row.name === name);
+  if (unseated.length > 0) return unseated;
+  const machine = pod && isMachinePod(pod) ? pod : await findMachine(session, name, { mainOfSet: false });
+  return machineRows(sets, [machine]).filter((row) => row.name === nameOf(machine));
 }
 
 interface TextOptions {

@@ -435,6 +435,13 @@ table("scale", [
     does: ["releaseSleeping a-1", "note released-vm-names"],
   },
   {
+    row: "but not while others are noted: the one note would forget the other",
+    annotations: { [setAnnotation.releasedVmNames]: "vk-lab-a-1" },
+    agent: { replicas: 0 },
+    pods: { 0: "ready", 2: "ready" },
+    does: ["note delete-vm-names released-vm-names", "delete a-2"],
+  },
+  {
     row: "before a new machine gets the name",
     agent: one,
     annotations: { [setAnnotation.releasedVmNames]: "vk-lab-a-1" },

@@ -28,7 +28,7 @@ export function planLeftovers(draft: Draft, living: readonly Machine[]): void {
 }
 
 /** Machines that were given up: when their pods are gone, copies that they left get another name. */
-export function planReleased(draft: Draft): void {
+function planReleased(draft: Draft): void {
   const names = releasedNames(draft);
   const gone = names.filter((name) => !draft.world.machines.some((machine) => machine.vm.vmName === name));
   if (gone.length === 0) return;
@@ -78,7 +78,7 @@ export function giveUp(draft: Draft, machines: readonly Machine[], why: string):
         [setAnnotation.releasedVmNames]: released,
       },
     });
-  }
+  } else planReleased(draft); // in a round of its own: its note knows nothing of names that are noted now
   // The status forgets them only now that they are noted.
   if (alone.length > 0) draft.do({ kind: "persistStatus" });
   for (const machine of machines) draft.do({ kind: "deletePod", machine, why });

@@ -4,7 +4,7 @@ import type { Machine } from "../machine.ts";
 import type { Draft, SetPlan } from "./draft.ts";
 import { isLeaving, machineOf, restingPhase } from "./phase.ts";
 import { createFrom, preferred, startOf } from "./plan-creation.ts";
-import { giveUp, planLeftovers, planReleased } from "./plan-leftovers.ts";
+import { giveUp, planLeftovers } from "./plan-leftovers.ts";
 import { planMigration, type Migration } from "./plan-migration.ts";
 import { planSubAgents, planToolboxes, planWarm } from "./plan-members.ts";
 import { awakeCondition } from "./plan-suspended.ts";
@@ -31,7 +31,6 @@ export function planRunning(draft: Draft): SetPlan {
   giveUp(draft, surplus, "the spec no longer asks for it");
   tools.rebuilds.finish();
   tools.rollout.finish();
-  planReleased(draft);
   const phase = runningPhase(draft, { migration, restoring });
   finishWake(draft, phase);
   planLeftovers(draft, living);

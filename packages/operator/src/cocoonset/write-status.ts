@@ -12,6 +12,10 @@ const passing: ReadonlySet<string> = new Set(["", "Pending", "Scaling"]);
 
 /** A set that gets on is shown later than one that stands still, but not for ever. */
 const mostDelays = 5;
+/** Where every step takes long, for all sets, standing still for that long means little: up to this many times longer. */
+const mostPatience = 3;
+/** Share of the newest step in the average. */
+const newest = 0.1;
 
 interface Held {
   readonly since: number;
@@ -22,6 +26,8 @@ interface Held {
 export class StatusWriter {
   readonly #parts: SetParts;
   readonly #held = new Map<string, Held>();
+  /** How long a step of a set that comes up takes at the moment, on average over all sets. */
+  #stepMs = 0;
 
   constructor(parts: SetParts) {
     this.#parts = parts;
@@ -55,15 +61,20 @@ export class StatusWriter {
     const onTheWay = passing.has(before?.phase ?? "") && passing.has(status.phase ?? "");
     const sameTrouble = jsonEqual(troubleOf(before), troubleOf(status));
     if (!onTheWay || !sameTrouble || createMergePatch(before ?? {}, status) === undefined) return 0;
-    const { uid = "" } = set.metadata;
     const now = this.#parts.now().getTime();
-    const text = progressOf(status);
-    const held = this.#held.get(uid);
-    const since = held?.since ?? now;
-    const changedAt = held?.text === text ? held.changedAt : now;
-    this.#held.set(uid, { since, changedAt, text });
+    const { since, changedAt } = this.#hold(set.metadata.uid ?? "", progressOf(status), now);
     const { statusDelayMs } = this.#parts;
-    return Math.min(changedAt + statusDelayMs, since + mostDelays * statusDelayMs) - now;
+    const delayMs = Math.min(Math.max(statusDelayMs, 3 * this.#stepMs), mostPatience * statusDelayMs);
+    return Math.min(changedAt + delayMs, since + mostDelays * delayMs) - now;
+  }
+
+  #hold(uid: string, text: string, now: number): Held {
+    const before = this.#held.get(uid);
+    if (before?.text === text) return before;
+    if (before) this.#stepMs += (now - before.changedAt - this.#stepMs) * newest;
+    const held = { since: before?.since ?? now, changedAt: now, text };
+    this.#held.set(uid, held);
+    return held;
   }
 
   #tell(set: CocoonSet, status: CocoonSetStatus): void {
