@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { openKubeClient, secrets } from "@cocoon/kube";
-import { ownControlPlane, runCommand, type OwnControlPlane } from "@cocoon/testkit";
+import { fullTierOnly, ownControlPlane, runCommand, type OwnControlPlane } from "@cocoon/testkit";
 import { installInto } from "../../../packages/cli/src/external-install.ts";
 import { identityOf, type Manifest } from "../../../scripts/generate/kustomize.ts";
 import { certManagerDefinitions } from "../../peers/cert-manager.ts";
@@ -198,7 +198,8 @@ test("a cluster that exists gets everything by one call, which may be repeated",
   await client.delete(secrets, { namespace: "cocoon-system", name: "epoch-token" }, { signal });
 });
 
-test("Helm takes the installation over, keeps the token through upgrades, and leaves data behind", async () => {
+const helmLife = fullTierOnly("a real install, upgrade and uninstall; what is installed is compared above");
+test("Helm takes the installation over, keeps the token, and leaves data behind", helmLife, async () => {
   const helm = await buildHelm();
   const chart = join(root, "deploy/helm/cocoon");
   const run = async (...args: readonly string[]) => {
