@@ -38,6 +38,12 @@ export const requirements = [
     for: ["test", "test:full", "test:int", "test:e2e", "bench"],
   },
   {
+    packages: ["systemd"],
+    present: () => onPath("systemd-analyze"),
+    why: "systemd-analyze, which judges the units in packaging/",
+    for: ["test", "test:full", "test:int"],
+  },
+  {
     packages: ["skopeo"],
     present: () => onPath("skopeo"),
     why: "a registry client that is not ours, to test the registry with",

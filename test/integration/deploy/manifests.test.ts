@@ -5,7 +5,9 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { ownControlPlane, runCommand, type OwnControlPlane } from "@cocoon/testkit";
+import { openKubeClient, secrets } from "@cocoon/kube";
+import { fullTierOnly, ownControlPlane, runCommand, type OwnControlPlane } from "@cocoon/testkit";
+import { installInto } from "../../../packages/cli/src/external-install.ts";
 import { identityOf, type Manifest } from "../../../scripts/generate/kustomize.ts";
 import { certManagerDefinitions } from "../../peers/cert-manager.ts";
 import { buildHelm } from "../../peers/helm.ts";
@@ -171,7 +173,33 @@ test("install.yaml can be applied again and again", async () => {
   );
 });
 
-test("Helm takes the installation over, keeps the token through upgrades, and leaves data behind", async () => {
+/** What clients show to the registry. */
+async function token(): Promise<string> {
+  const found = await cluster.kubectl([
+    "get",
+    "secret",
+    "epoch-token",
+    "-n=cocoon-system",
+    "-o=jsonpath={.data.token}",
+  ]);
+  return Buffer.from(found.stdout, "base64").toString();
+}
+
+test("a cluster that exists gets everything by one call, which may be repeated", async () => {
+  const signal = AbortSignal.timeout(120_000);
+  await using client = await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal });
+  const told: string[] = [];
+  await installInto(client, { signal, tell: (text) => void told.push(text) });
+  assert.deepEqual(told.length, file("deploy/install.yaml").length + 1, told.join("\n"));
+  const made = await token();
+  assert.match(made, /^[0-9a-f]{64}$/);
+  await installInto(client, { signal, tell: () => undefined });
+  assert.equal(await token(), made);
+  await client.delete(secrets, { namespace: "cocoon-system", name: "epoch-token" }, { signal });
+});
+
+const helmLife = fullTierOnly("a real install, upgrade and uninstall; what is installed is compared above");
+test("Helm takes the installation over, keeps the token, and leaves data behind", helmLife, async () => {
   const helm = await buildHelm();
   const chart = join(root, "deploy/helm/cocoon");
   const run = async (...args: readonly string[]) => {
@@ -179,20 +207,10 @@ test("Helm takes the installation over, keeps the token through upgrades, and le
     const ran = await runCommand(helm, [...args, "--namespace=cocoon-system"], { env });
     assert.equal(ran.code, 0, ran.stderr);
   };
-  const token = async () => {
-    const found = await cluster.kubectl([
-      "get",
-      "secret",
-      "epoch-token",
-      "-n=cocoon-system",
-      "-o=jsonpath={.data.token}",
-    ]);
-    return Buffer.from(found.stdout, "base64").toString();
-  };
   await run("install", "cocoon", chart, "--take-ownership", "--force-conflicts");
   const made = await token();
   assert.match(made, /^\w{48}$/);
-  await run("upgrade", "cocoon", chart, "--set=operator.replicas=3");
+  await run("upgrade", "cocoon", chart, "--force-conflicts", "--set=operator.replicas=3");
   assert.equal(await token(), made);
   const replicas = await cluster.kubectl([
     "get",
