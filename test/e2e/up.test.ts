@@ -187,17 +187,20 @@ test("bad input is one clear message and changes nothing", async () => {
 test("an existing cluster is used instead of starting one; a wrong one is one clear message", async () => {
   await using elsewhere = await ownControlPlane({ controllers: false });
   await using state = await newHome();
-  const used = await npm(
-    state.path,
-    "up",
-    "--",
-    "--kubeconfig",
-    elsewhere.kubeconfigPath,
-    "--context",
-    "cocoon",
-  );
+  const there = ["--kubeconfig", elsewhere.kubeconfigPath, "--context", "cocoon"];
+  const used = await npm(state.path, "up", "--", ...there, "--no-parts");
   assert.equal(used.code, 0, used.stderr);
   assert.match(used.stdout, new RegExp(`Using the cluster at ${elsewhere.server} \\(Kubernetes v1\\.36`));
+  const none = await elsewhere.kubectl(["get", "namespace", "cocoon-system"]);
+  assert.match(none.stderr, /not found/);
+  for (const attempt of ["first", "again"]) {
+    const installed = await npm(state.path, "up", "--", ...there);
+    assert.equal(installed.code, 0, `${attempt}: ${installed.stderr}`);
+    assert.match(installed.stdout, /Cocoon is installed in the cluster at/);
+  }
+  const parts = await elsewhere.kubectl(["get", "deployments", "-A", "-o", "name"]);
+  for (const part of ["cocoon-operator", "cocoon-webhook", "cocoon-colocation"])
+    assert.match(parts.stdout, new RegExp(`^deployment\\.apps/${part}$`, "m"));
   assert.deepEqual(markedProcesses(state.path), []);
   assert.match((await npm(state.path, "status")).stdout, new RegExp(elsewhere.server));
   assert.equal((await npm(state.path, "doctor")).code, 0);

@@ -11,13 +11,16 @@ import {
   type Component,
 } from "@cocoon/controlplane";
 import { abortOnSignals, Fault, lockFile } from "@cocoon/core";
+import { openKubeClient } from "@cocoon/kube";
 import { Listr, type ListrTask } from "listr2";
 import {
   askCluster,
   forgetExternalCluster,
   writeExternalCluster,
   type ClusterChoice,
+  type ExternalCluster,
 } from "../external-cluster.ts";
+import { installInto } from "../external-install.ts";
 import { homeDirectory, type HomeOptions } from "../home.ts";
 import { preparePlatform, type Platform, type PlatformRequest } from "../platform.ts";
 import { demoPod, ensureDemo, fetchDemoImage } from "../demo.ts";
@@ -68,22 +71,63 @@ export async function up(options: UpOptions): Promise<void> {
   }
 }
 
-async function useExternal(directory: string, choice: ClusterChoice, signal: AbortSignal): Promise<void> {
+async function useExternal(
+  directory: string,
+  options: ClusterChoice & Pick<UpOptions, "parts">,
+  signal: AbortSignal,
+): Promise<void> {
   if (markedProcesses(directory).length > 0) {
     throw new Fault(
       "conflict",
       `a control plane of this machine runs in ${directory}; stop it first with: npm run down`,
     );
   }
-  const { kubeconfig, context } = choice;
-  const { version, ...cluster } = await askCluster(
-    { ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) },
-    signal,
-  );
+  const { kubeconfig, context } = options;
+  const choice = { ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) };
+  const { version, ...cluster } = await askCluster(choice, signal);
+  if (options.parts) {
+    await using client = await openKubeClient({ ...choice, signal });
+    await showOne("Cocoon in the cluster", (tell) => installInto(client, { signal, tell }));
+  }
   await writeExternalCluster(directory, cluster);
-  process.stdout.write(
-    `\nUsing the cluster at ${cluster.server} (Kubernetes ${version}, context ${cluster.context}). No control plane was started here.\n`,
-  );
+  process.stdout.write(externalText({ ...cluster, version }, options.parts));
+}
+
+function externalText(
+  { server, version, context }: ExternalCluster & { version: string },
+  parts: boolean,
+): string {
+  const cluster = `the cluster at ${server} (Kubernetes ${version}, context ${context})`;
+  if (!parts) return `\nUsing ${cluster}. Nothing was installed in it or started here.\n`;
+  return `
+Cocoon is installed in ${cluster}. Nothing was started here.
+
+Next:
+  npm run cocoonctl -- kubectl -n cocoon-system get pods   the parts come up
+  docs/install.md, "VM hosts"                              machines need at least one
+`;
+}
+
+/** One task with progress; its failure is thrown. */
+async function showOne(title: string, work: (tell: (text: string) => void) => Promise<void>): Promise<void> {
+  const failures: unknown[] = [];
+  await show([
+    {
+      title,
+      task: async (_context, shown) => {
+        try {
+          await work((text) => {
+            const told = `${title} (${text})`;
+            if (shown.title !== told) shown.title = told;
+          });
+        } catch (error) {
+          failures.push(error);
+          throw error;
+        }
+      },
+    },
+  ]);
+  if (failures.length > 0) throw failures[0];
 }
 
 type Settings = Pick<PlatformRequest, "apiserverPort" | "settings" | "bare">;
@@ -120,32 +164,16 @@ async function show(tasks: ListrTask[]): Promise<void> {
 
 async function findBinaries(options: UpOptions, signal: AbortSignal): Promise<Binaries> {
   let found: Binaries | undefined;
-  let failure: unknown;
-  await show([
-    {
-      title: "Programs of the control plane",
-      task: async (_context, task) => {
-        let last = "";
-        try {
-          found = await resolveBinaries({
-            cacheRoot: defaultCacheRoot(process.env),
-            env: process.env,
-            signal,
-            installAllowed: options.install && !process.env["COCOON_NO_INSTALL"],
-            onProgress: (program, text) => {
-              const line = `${program}: ${text}`;
-              if (line !== last) task.output = line;
-              last = line;
-            },
-          });
-        } catch (error) {
-          failure = error;
-          throw error;
-        }
-      },
-    },
-  ]);
-  if (!found) throw failure;
+  await showOne("Programs of the control plane", async (tell) => {
+    found = await resolveBinaries({
+      cacheRoot: defaultCacheRoot(process.env),
+      env: process.env,
+      signal,
+      installAllowed: options.install && !process.env["COCOON_NO_INSTALL"],
+      onProgress: (program, text) => tell(`${program}: ${text}`),
+    });
+  });
+  if (!found) throw new Fault("internal", "no programs were found, and nothing says why");
   return found;
 }
 
@@ -178,25 +206,10 @@ async function startGroup(
 
 /** The image first, for it may have to be built; then a machine from it. */
 async function bringUpDemo(platform: Platform, signal: AbortSignal): Promise<void> {
-  const failures: unknown[] = [];
-  const task = (title: string, work: (tell: (text: string) => void) => Promise<void>): ListrTask => ({
-    title,
-    task: async (_context, shown) => {
-      try {
-        await work((text) => {
-          shown.title = `${title} (${text})`;
-        });
-      } catch (error) {
-        failures.push(error);
-        throw error;
-      }
-    },
-  });
-  await show([task("Image of the demo machines", (tell) => fetchDemoImage(platform, { signal, tell }))]);
-  if (failures.length === 0)
-    await show([task("Demo: a set of two machines", (tell) => ensureDemo(platform, { signal, tell }))]);
+  await showOne("Image of the demo machines", (tell) => fetchDemoImage(platform, { signal, tell }));
   signal.throwIfAborted();
-  if (failures.length > 0) throw failures[0];
+  await showOne("Demo: a set of two machines", (tell) => ensureDemo(platform, { signal, tell }));
+  signal.throwIfAborted();
 }
 
 function readyText(platform: Platform, binaries: Binaries, { parts, demo }: UpOptions): string {
