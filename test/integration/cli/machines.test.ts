@@ -12,6 +12,7 @@ import {
   runCommand,
   sharedControlPlane,
   temporaryDirectory,
+  tier,
   type CommandResult,
 } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
@@ -19,6 +20,9 @@ import { openWorld, specOf, type TestWorld } from "../operator/world.ts";
 
 const cluster = await sharedControlPlane();
 await installCrds(cluster);
+
+/** Answers that unit tests show too are asked for in the full tier: every question starts a program. */
+const thorough = tier() === "full";
 
 const root = join(import.meta.dirname, "../../..");
 const main = join(root, "packages/cli/bin/cocoonctl.mjs");
@@ -105,8 +109,9 @@ suite("cocoonctl", { concurrency: 3 }, () => {
       table,
       /\nMACHINE +ROLE +STATE +NODE +IP +MEMORY +SNAPSHOT +AGE\ndemo-0 +main +ready +\S+ +10\.0\.0\.1 +64Mi +- +\d/,
     );
-    assert.match(await ok("get", "demo", "-o", "wide"), new RegExp(`vk-${world.namespace}-demo-1 +vm-`));
-    assert.equal(await ok("get", "-o", "name"), "cocoonset/demo\npod/demo-0\npod/demo-1\n");
+    if (thorough)
+      assert.match(await ok("get", "demo", "-o", "wide"), new RegExp(`vk-${world.namespace}-demo-1 +vm-`));
+    if (thorough) assert.equal(await ok("get", "-o", "name"), "cocoonset/demo\npod/demo-0\npod/demo-1\n");
     assert.match(
       await fails(1, "suspend", "dmeo"),
       /there is no set "dmeo" in namespace .*; did you mean demo\?/,
@@ -163,7 +168,8 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     assert.match(await ok("migrate", "demo-0", "--unpin"), /may run on any node/);
     assert.equal((await world.set("demo")).spec.nodeName, undefined);
 
-    assert.match(await ok("drain", to, "--dry-run"), new RegExp(`would evict ${world.namespace}/demo-0`));
+    if (thorough)
+      assert.match(await ok("drain", to, "--dry-run"), new RegExp(`would evict ${world.namespace}/demo-0`));
     assert.match(
       await ok("drain", to),
       new RegExp(`${to}: takes no new pods now\n${to}: drained; 1 machine left it\n`),
@@ -178,10 +184,11 @@ suite("cocoonctl", { concurrency: 3 }, () => {
       assert.equal(agents?.[0]?.nodeName, from, "it woke on the other node");
     });
     assert.match(await ok("drain", to), /takes no new pods already\n.*: drained; 0 machines left it\n/);
-    assert.match(
-      await fails(1, "migrate", "demo", to),
-      /takes no new pods; allow it first with: kubectl uncordon/,
-    );
+    if (thorough)
+      assert.match(
+        await fails(1, "migrate", "demo", to),
+        /takes no new pods; allow it first with: kubectl uncordon/,
+      );
     await ok("uncordon", to);
     const node = await world.connection.get(nodes, { name: to }, { signal: world.signal });
     assert.equal(node.spec?.unschedulable ?? false, false);
@@ -197,7 +204,11 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     assert.match(late, /demo: .*Suspending|demo: Running/, "progress, one line per change");
     assert.match(late, /not there after 1 s \(demo: .*\)\. What was asked for stays asked/);
     assert.equal((await world.set("demo")).spec.suspend, true);
-    assert.match(await fails(2, "suspend", "demo", "--timeout", "soon"), /--timeout soon: write a duration/);
+    if (thorough)
+      assert.match(
+        await fails(2, "suspend", "demo", "--timeout", "soon"),
+        /--timeout soon: write a duration/,
+      );
     const waits = spawn(process.execPath, [main, ...insertCluster(["suspend", "demo"], world)]);
     await once(waits.stderr, "data");
     waits.kill("SIGINT");
@@ -233,16 +244,18 @@ suite("cocoonctl", { concurrency: 3 }, () => {
       await ok("snapshot", "ls"),
       new RegExp(`${world.vmName("old-0")} +latest +sha256:\\S+ +- +\\d+s +left when`),
     );
-    assert.match(
-      await fails(1, "snapshot", "restore", "old-0", "lates", "--as", "new"),
-      /no snapshot "lates"; did you mean latest\?/,
-    );
+    if (thorough)
+      assert.match(
+        await fails(1, "snapshot", "restore", "old-0", "lates", "--as", "new"),
+        /no snapshot "lates"; did you mean latest\?/,
+      );
     const restored = await ok("snapshot", "restore", "old-0", "--as", "new", "--no-wait");
     assert.match(restored, new RegExp(`new: created from ${world.vmName("old-0")}:latest`));
     assert.deepEqual((await world.set("new")).spec.agent.from, { set: "old", slot: 0, tag: "latest" });
     await ok("snapshot", "rm", "old-0", "latest");
     assert.equal(await world.digest(world.vmName("old-0"), "latest"), undefined);
-    assert.match(await fails(1, "snapshot", "rm", "old-0", "latest"), /has no snapshot "latest"/);
+    if (thorough)
+      assert.match(await fails(1, "snapshot", "rm", "old-0", "latest"), /has no snapshot "latest"/);
 
     // In place: the machine that is replaced leaves its own snapshot, and the new one starts from the old.
     await world.kubelet.pushCopy(vm, "v1");

@@ -24,7 +24,9 @@ export async function logs(name: string | undefined, options: LogsOptions): Prom
   try {
     await machineLogs(name, { ...options, lines: readLines(options.tail) });
   } catch (error) {
-    if (parts.length === 0 || !isFault(error, "notFound")) throw error;
+    // Also a platform without machines answers so: its API does not even know the kind.
+    if (parts.length === 0 || !isFault(error) || !["notFound", "unavailable"].includes(error.code))
+      throw error;
     throw noPart(name, parts, `. And ${error.message}`);
   }
 }
