@@ -131,7 +131,7 @@ const legacySet = {
       mode: "run",
       replicas: 0,
       storage: "256Mi",
-      resources: { cpu: "1", memory: "128Mi" },
+      resources: { cpu: "100m", memory: "128Mi" },
     },
   },
 };
