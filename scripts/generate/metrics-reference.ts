@@ -8,6 +8,7 @@ import { eventCounter } from "../../packages/kube/src/controller/event-recorder.
 import { statusGauge } from "../../packages/kube/src/controller/leader-election.ts";
 import { requestMetrics } from "../../packages/kube/src/request-metrics.ts";
 import { operatorMetrics } from "../../packages/operator/src/metrics.ts";
+import { exportPhaseGauges } from "../../packages/operator/src/phase-gauges.ts";
 import { metricsOf } from "../../packages/registry/src/open-services.ts";
 import { createVkMetrics } from "../../packages/vk/src/metrics.ts";
 import { createUsageMetrics } from "../../packages/vk/src/usage-metrics.ts";
@@ -71,6 +72,7 @@ const services: readonly Service[] = [
     where: "`METRICS_ADDR`",
     fill: (registry) => {
       operatorMetrics(registry);
+      exportPhaseGauges(registry, { sets: { list: () => [] }, hibernations: { list: () => [] } });
       controllers(registry);
       requestMetrics(registry);
       eventCounter(registry);
