@@ -51,7 +51,7 @@ async function runTests(
   patterns: readonly string[],
   options: { concurrency: number; env?: Record<string, string> },
 ): Promise<boolean> {
-  const found = files.length > 0 ? files : globSync([...patterns], { cwd: root }).toSorted();
+  const found = files.length > 0 ? files : longestFirst(globSync([...patterns], { cwd: root }));
   if (found.length === 0) {
     console.log(`no ${name} tests here`);
     return true;
@@ -72,6 +72,27 @@ async function runTests(
   return code === 0;
 }
 
+/** Files that take a minute or more. They begin first: whoever begins one of them last waits for it alone. */
+const longest = [
+  "test/e2e/platform.test.ts",
+  "test/e2e/up.test.ts",
+  "test/integration/vm-images/identity.test.ts",
+  "test/integration/vm-network/bridge.test.ts",
+  "test/integration/kube-client/disasters.test.ts",
+  "test/integration/vm/qemu-contract.test.ts",
+  "test/integration/kube-client/cuts.test.ts",
+  "test/integration/vm/variants.test.ts",
+  "test/integration/registry/kill.test.ts",
+];
+
+function longestFirst(found: readonly string[]): string[] {
+  const sorted = found.toSorted();
+  return [
+    ...longest.filter((file) => found.includes(file)),
+    ...sorted.filter((file) => !longest.includes(file)),
+  ];
+}
+
 function unit(): Promise<boolean> {
   return timed("unit", () =>
     runTests("unit", ["packages/*/src/**/*.test.ts", "test/*.test.ts"], { concurrency: 2 }),
@@ -85,21 +106,28 @@ async function check(): Promise<boolean> {
   return (await unit()) && ok;
 }
 
-async function integration(): Promise<boolean> {
+/** With a control plane that those share which do not hurt it. Most of the time they wait, so more run than there are cores. */
+async function onControlPlane(name: string, patterns: readonly string[]): Promise<boolean> {
   console.log("\n— starting a control plane for the integration tests");
   await using cluster = await ownControlPlane();
   const env = { COCOON_TEST_CLUSTER: cluster.layout.directory };
-  return await timed("integration", () =>
-    runTests("integration", ["test/integration/**/*.test.ts"], { concurrency: 3, env }),
-  );
+  return await timed(name, () => runTests(name, patterns, { concurrency: 3, env }));
+}
+
+const integrationFiles = "test/integration/**/*.test.ts";
+const endToEndFiles = "test/e2e/**/*.test.ts";
+
+function integration(): Promise<boolean> {
+  return onControlPlane("integration", [integrationFiles]);
 }
 
 function endToEnd(): Promise<boolean> {
-  return timed("end-to-end", () => runTests("end-to-end", ["test/e2e/**/*.test.ts"], { concurrency: 1 }));
+  return timed("end-to-end", () => runTests("end-to-end", [endToEndFiles], { concurrency: 1 }));
 }
 
 async function all(): Promise<boolean> {
-  const outcomes = [await check(), await integration(), await endToEnd()];
+  const both = [integrationFiles, endToEndFiles];
+  const outcomes = [await check(), await onControlPlane("integration and end-to-end", both)];
   return outcomes.every(Boolean);
 }
 
