@@ -61,7 +61,7 @@ export async function up(options: UpOptions): Promise<void> {
     await using platform = await preparePlatform({ directory, binaries, ...settings });
     for (const group of dependencyGroups(platform.components)) await startGroup(group, { directory, signal });
     if (options.parts && options.demo) await bringUpDemo(platform, signal);
-    process.stdout.write(readyText(platform, binaries, options));
+    process.stdout.write(readyText(platform, options));
   } catch (error) {
     if (!signal.aborted) throw error;
     process.stderr.write(
@@ -212,22 +212,23 @@ async function bringUpDemo(platform: Platform, signal: AbortSignal): Promise<voi
   signal.throwIfAborted();
 }
 
-function readyText(platform: Platform, binaries: Binaries, { parts, demo }: UpOptions): string {
-  const kubectl = shellWord(binaries.kubectl);
-  const first =
+function readyText(platform: Platform, { parts, demo }: UpOptions): string {
+  const machines =
     parts && demo
-      ? `${kubectl} get cocoonsets,pods -o wide
-  ${kubectl} exec -it ${demoPod} -- sh     a shell in a machine`
-      : `${kubectl} get namespaces`;
+      ? `
+  npm run cocoonctl -- get machines         what there is
+  kubectl exec -it ${demoPod} -- sh            a shell in a machine
+  npm run cocoonctl -- suspend demo         it sleeps in the registry; resume wakes it as it was`
+      : `
+  kubectl get namespaces`;
   return `
 Cocoon is up: Kubernetes API at ${platform.server}
 
 Try:
-  export KUBECONFIG=${shellWord(platform.kubeconfig)}
-  ${first}
-  npm run status                     what runs
-  npm run logs -- kube-apiserver -f  a part's log
-  npm run doctor                     is everything as it should be?
-  npm run down                       stop it (the data stays; -- --wipe removes it)
+  eval "$(npm run --silent cocoonctl -- env)"   kubectl of this shell is then this cluster's${machines}
+  npm run status                            what runs
+  npm run down                              stop it (the data stays; -- --wipe removes it)
+
+Without eval: export KUBECONFIG=${shellWord(platform.kubeconfig)}
 `;
 }
