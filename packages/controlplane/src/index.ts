@@ -4,7 +4,7 @@
  * It knows nothing of machines; other parts are added to the same list of components.
  */
 export { cachedBinaries, defaultCacheRoot } from "./binaries/cache.ts";
-export { etcdVersion, kubernetesVersion, programs, type ProgramName } from "./binaries/programs.ts";
+export { programs, type ProgramName } from "./binaries/programs.ts";
 export { resolveBinaries, type Binaries, type ResolveOptions } from "./binaries/resolve.ts";
 export { dependencyGroups, type Component } from "./components/component.ts";
 export { findRunning, markedProcesses, readRecord } from "./components/run-records.ts";

@@ -1,6 +1,6 @@
 /** version: ours, and those of the control plane that we bring. */
-import { etcdVersion, kubernetesVersion } from "@cocoon/controlplane";
-import { versionText } from "@cocoon/core";
+import { etcdVersion, kubernetesVersion } from "@cocoon/controlplane/programs";
+import { versionText } from "@cocoon/core/version";
 import { commandName } from "../invocation.ts";
 
 export function version(): void {
