@@ -23,7 +23,7 @@ export const processes: Dashboard = {
       title: "Event loop lag",
       unit: "s",
       series: {
-        "{{job}} {{instance}}": "nodejs_eventloop_lag_p99_seconds and on (instance) cocoon_build_info",
+        "{{job}} {{instance}}": "nodejs_eventloop_lag_seconds and on (instance) cocoon_build_info",
       },
     },
     {
