@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { promisify } from "node:util";
 import { fullTierOnly, temporaryDirectory } from "@cocoon/testkit";
 import { demoImageName, openImageLibrary } from "@cocoon/vm";
-import { imageDirectory, leftoversIn, openQemuHarness } from "./qemu-harness.ts";
+import { imageDirectory, leftoversIn, openQemuHarness, openQemuRuntimeIn } from "./qemu-harness.ts";
 
 const run = promisify(execFile);
 const { signal } = new AbortController();
@@ -44,6 +44,34 @@ test(
     assert.deepEqual(await leftoversIn(harness.root), []);
   },
 );
+
+test("pages and streams may follow each other in the life of a machine", { timeout: 600_000 }, async () => {
+  await using harness = await openQemuHarness({ signal });
+  await using streaming = await openQemuRuntimeIn(harness.root, { signal, readPages: false });
+  const { runtime: byPages } = harness;
+  let vm = await byPages.run({ name: "life-0", image: harness.image, ...harness.small }, { signal });
+  await byPages.waitReady(vm.id, { signal: ready() });
+  const told = async (argv: readonly string[]) => {
+    await using program = await byPages.exec(vm.id, { argv: [...argv] }, { signal });
+    return (await program.stdout.toArray()).join("");
+  };
+  await told(["sh", "-c", "echo remembered > /run/fact"]);
+  for (const [turn, saver] of [byPages, streaming, byPages, streaming].entries()) {
+    const { snapshot } = await saver.snapshots.save(vm.id, { signal });
+    const names = await saver.snapshots.withFiles(
+      snapshot.id,
+      ({ files }) => Promise.resolve(files.map(({ name }) => name)),
+      { signal },
+    );
+    assert.equal(names.includes("machine-stream"), saver === streaming, names.join(" "));
+    const next = await byPages.clone({ name: `life-${turn + 1}`, snapshot: snapshot.id }, { signal });
+    await byPages.waitReady(next.id, { signal: ready() });
+    await byPages.remove(vm.id, { force: true, signal });
+    await byPages.snapshots.remove(snapshot.id, { signal });
+    vm = next;
+    assert.equal(await told(["cat", "/run/fact"]), "remembered\n", `turn ${turn}`);
+  }
+});
 
 test(
   "a machine with a screen shows it, also after it was saved and cloned",

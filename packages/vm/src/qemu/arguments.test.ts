@@ -104,12 +104,12 @@ test("a Linux machine that boots from its kernel", () => {
 
 test("a machine that goes on is the same machine, waiting for its state", () => {
   const booting = lines();
-  assert.deepEqual(lines({ start: "deviceState" }), [
+  assert.deepEqual(lines({ start: "nameless" }), [
     ...booting,
     "-incoming defer",
     "-global migration.send-configuration=off",
   ]);
-  assert.deepEqual(lines({ start: "stream" }), [...booting, "-incoming defer"]);
+  assert.deepEqual(lines({ start: "named" }), [...booting, "-incoming defer"]);
 });
 
 test("a Windows machine has UEFI with variables of its own, an e1000e card and local time", () => {

@@ -15,8 +15,8 @@ export interface ArgumentsInput {
   readonly machine: Machine;
   readonly disks: readonly DiskRecord[];
   readonly nics: readonly { readonly mac: string; readonly netdev: string; readonly queueSize: number }[];
-  /** How the guest begins: at its firmware, or where a saved one was. */
-  readonly start: "boot" | "deviceState" | "stream";
+  /** How the guest begins: at its firmware, or where a saved one was; a saved state names its machine or does not. */
+  readonly start: "boot" | "named" | "nameless";
 }
 
 /** First PCI slots of each kind of device; slots 0 and 1 are the chipset's. */
@@ -198,15 +198,11 @@ function displayArguments(machine: Machine): Option[] {
   ];
 }
 
+/** QEMU insists on the section that says which machine a state came from, unless it is told that there is none. */
 function startArguments(start: ArgumentsInput["start"]): Option[] {
   if (start === "boot") return [];
-  // A device state that was saved on its own lacks the section that says which machine it came from.
-  return start === "stream"
-    ? [["-incoming", "defer"]]
-    : [
-        ["-incoming", "defer"],
-        ["-global", "migration.send-configuration=off"],
-      ];
+  const waiting: Option = ["-incoming", "defer"];
+  return start === "named" ? [waiting] : [waiting, ["-global", "migration.send-configuration=off"]];
 }
 
 function option(flag: string, value: string): Option {

@@ -1,4 +1,5 @@
 /** Starts the QEMU of a VM whose files are in place and lets the guest run: from its firmware, or from a saved state. */
+import { open } from "node:fs/promises";
 import { join } from "node:path";
 import {
   Fault,
@@ -18,7 +19,8 @@ import { awaitQmp, endEverything, killQemu, lastWords, launchQemu } from "./proc
 import type { QmpClient } from "./qmp.ts";
 
 export interface StartOptions extends Abortable {
-  readonly start: ArgumentsInput["start"];
+  /** At its firmware, or from a saved state of that form. */
+  readonly start: "boot" | "deviceState" | "stream";
   /** Leave the guest frozen where it is. */
   readonly paused?: boolean;
 }
@@ -33,11 +35,13 @@ export async function startMachine(
 ): Promise<ProcessIdentity> {
   const directory = context.store.directoryOf(record.id);
   await handOver(context, record);
+  const { start } = options;
+  const state = start === "boot" ? undefined : join(directory, record.files, stateFile(start));
   const process = await launchQemu({
     binary: context.host.binary,
     directory,
-    arguments: argumentsOf(record, options.start),
-    ...(options.start === "boot" ? {} : { inherit: join(directory, record.files, stateFile(options.start)) }),
+    arguments: argumentsOf(record, state === undefined ? "boot" : await kindOfState(state)),
+    ...(state === undefined ? {} : { inherit: state }),
     ...(context.settings.runAs ? { runAs: context.settings.runAs } : {}),
   });
   try {
@@ -68,7 +72,20 @@ function stateFile(start: "deviceState" | "stream"): string {
   return start === "stream" ? machineFile.stream : machineFile.deviceState;
 }
 
-export function argumentsOf(record: VmRecord, start: ArgumentsInput["start"]): readonly string[] {
+/** After the magic and the version comes, if at all, the section that names the machine. */
+const firstSection = { at: 8, configuration: 0x07 };
+
+/**
+ * A device state that was saved on its own is nameless. So is the stream of a machine that was itself started from one:
+ * QEMU leaves the section out for as long as it lives.
+ */
+async function kindOfState(path: string): Promise<"named" | "nameless"> {
+  await using file = await open(path, "r");
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(1), 0, 1, firstSection.at);
+  return bytesRead === 1 && buffer[0] === firstSection.configuration ? "named" : "nameless";
+}
+
+function argumentsOf(record: VmRecord, start: ArgumentsInput["start"]): readonly string[] {
   return qemuArguments({
     id: record.id,
     files: record.files,
