@@ -7,12 +7,13 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { issueCertificate } from "@cocoon/controlplane";
-import { silentLogger } from "@cocoon/core";
+import { keepHeapSmall, silentLogger } from "@cocoon/core";
 import { openKubeClient, type KubeClient, type KubeConnection } from "@cocoon/kube";
 import { startVk } from "@cocoon/vk";
 import { FakeHost, FakeRuntime } from "@cocoon/vm/testing";
 import type { WorkerRequest, WorkerReply } from "./messages.ts";
 
+keepHeapSmall(); // as every program does
 const [kubeconfig = "", node = "", directory = "", pki = ""] = process.argv.slice(2);
 const { signal } = new AbortController();
 const host = new FakeHost({ directory: join(directory, "snapshots"), images: ["demo"] });

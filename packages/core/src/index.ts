@@ -35,6 +35,7 @@ export { tryParseBool } from "./go-bool.ts";
 export { formatDuration, parseDuration, tryParseDuration } from "./go-duration.ts";
 export { startHealthServer, type HealthOptions, type HealthServer, type ReadyCheck } from "./health.ts";
 export { nodeHttp } from "./node-http.ts";
+export { keepHeapSmall } from "./small-heap.ts";
 export { startHttpServer, type ListenOptions, type RunningServer } from "./http-server.ts";
 export {
   applyJsonPatch,

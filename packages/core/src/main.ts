@@ -4,6 +4,7 @@ import { isFault, messageOf } from "./fault.ts";
 import { createLogger, type Logger } from "./log.ts";
 import { abortOnSignals } from "./process.ts";
 import { buildInfo } from "./version.ts";
+import { keepHeapSmall } from "./small-heap.ts";
 
 export interface MainContext<O extends Options> {
   readonly config: ConfigOf<O>;
@@ -28,6 +29,7 @@ export async function runMain<O extends Options>(options: MainOptions<O>): Promi
       process.stdout.write(result.text);
       return;
     }
+    keepHeapSmall();
     const log = createLogger({ name: program.name, level: options.logLevel?.(result.config) ?? "info" });
     log.info({ ...buildInfo(), node: process.version, pid: process.pid }, "starting");
     const signal = abortOnSignals();
