@@ -24,7 +24,7 @@ import {
   type Pod,
 } from "@cocoon/kube";
 import { createSelfSignedPair } from "@cocoon/kube/certificates";
-import { ownControlPlane, type TestCluster } from "@cocoon/testkit";
+import { freePort, ownControlPlane, type TestCluster } from "@cocoon/testkit";
 import { burst, type BurstReport } from "./admission/burst.ts";
 import { replicaPod, replicaReview, setReview, workloadReview } from "./admission/reviews.ts";
 import { build, load, startPeer, type Peer } from "./admission-echo/peers.ts";
@@ -105,7 +105,7 @@ async function createNode(client: KubeConnection, name: string, pool: string): P
 type Server = Peer & { readonly metricsPort: number };
 
 async function startServer(name: "ours" | "plain", cluster: TestCluster): Promise<Server> {
-  const metricsPort = 20_000 + Math.floor(Math.random() * 20_000);
+  const metricsPort = await freePort();
   const peer = await startPeer(name, (port) =>
     name === "plain"
       ? [

@@ -9,7 +9,6 @@
  * API server, etcd, the stand-in and this program share the same cores. The reference of the Go operator (300 sets: about 2 s, 11 writes, 72 MB, 8 CPU seconds) was measured on two cores elsewhere.
  */
 import { execFile } from "node:child_process";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import { parseArgs, promisify } from "node:util";
 import { sleep, startProgram } from "@cocoon/core";
@@ -23,7 +22,7 @@ import {
 } from "@cocoon/kube";
 import { fixedCredential, openRegistry } from "@cocoon/oci";
 import { startRegistry } from "@cocoon/registry";
-import { eventually, ownControlPlane, temporaryDirectory, type TestCluster } from "@cocoon/testkit";
+import { eventually, ownControlPlane, temporaryDirectory, type TestCluster, freePort } from "@cocoon/testkit";
 import { installCrds } from "../test/integration/contract/install-crds.ts";
 import { StandInKubelet } from "../test/integration/operator/stand-in-kubelet.ts";
 import { printReport } from "./report.ts";
@@ -58,14 +57,6 @@ const sets = resourceType<SetObject>({
   plural: "cocoonsets",
   namespaced: true,
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise<void>((resolve) => server.close(() => resolve()));
-  return typeof address === "object" && address ? address.port : 0;
-}
 
 interface Numbers {
   readonly writes: number;

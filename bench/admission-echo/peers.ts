@@ -5,7 +5,7 @@ import { mkdirSync, readFileSync } from "node:fs";
 import net, { type AddressInfo } from "node:net";
 import { cpus } from "node:os";
 import { join } from "node:path";
-import { eventually } from "@cocoon/testkit";
+import { eventually, freePort } from "@cocoon/testkit";
 
 const root = join(import.meta.dirname, "../..");
 
@@ -67,15 +67,6 @@ export async function startPeer(
       await exited;
     },
   };
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer();
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }
 
 async function canConnect(port: number): Promise<void> {

@@ -3,7 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { startProgram } from "@cocoon/core";
-import { eventually, temporaryDirectory } from "@cocoon/testkit";
+import { eventually, temporaryDirectory, freePort } from "@cocoon/testkit";
 import { buildGoProgram } from "./go-program.ts";
 
 export interface DistributionServer extends AsyncDisposable {
@@ -50,12 +50,4 @@ export async function startDistributionServer(): Promise<DistributionServer> {
   await eventually(() => fetch(`${url}/v2/`), { timeoutMs: 60_000 });
   const { username, password } = credentials;
   return { url, username, password, [Symbol.asyncDispose]: () => stack.disposeAsync() };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }

@@ -4,7 +4,7 @@ import { mkdir } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { startProgram } from "@cocoon/core";
-import { eventually, temporaryDirectory } from "@cocoon/testkit";
+import { eventually, temporaryDirectory, freePort } from "@cocoon/testkit";
 import { buildGoProgram } from "./go-program.ts";
 
 export interface S3Server extends AsyncDisposable {
@@ -48,12 +48,4 @@ export async function startS3Server(): Promise<S3Server> {
     directory: join(directory, bucket),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }

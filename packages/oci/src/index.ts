@@ -14,6 +14,7 @@ export {
 } from "./registry/credentials.ts";
 export { firstCredential, googleCredentials, type GoogleCredentialOptions } from "./registry/google.ts";
 export { openConfiguredRegistry, type ConfiguredRegistry } from "./registry/open-configured.ts";
+export { credentialOptions } from "./registry/settings.ts";
 export { openRegistry, Registry, type ApiCall, type RegistryOptions } from "./registry/registry.ts";
 export {
   Repository,

@@ -1,6 +1,7 @@
 /** Settings of the operator. Flags, variables and defaults are those that its users know; see docs/operator.md. */
 import { logLevels, optionType, type ConfigOf, type Program } from "@cocoon/core";
 import { kubeClientOptions } from "@cocoon/kube";
+import { credentialOptions } from "@cocoon/oci";
 import { z } from "zod";
 
 /** As documented: a value that is no number means the default, one below 1 stops the start. */
@@ -22,33 +23,7 @@ const registryOptions = {
     description: "epoch server for snapshots, where OCI_REGISTRY is not set",
     env: ["EPOCH_URL"],
   },
-  epochToken: {
-    schema: z.string().optional(),
-    description: "token for it",
-    env: ["EPOCH_TOKEN"],
-    secret: true,
-  },
-  epochCaCert: {
-    schema: z.string().optional(),
-    description: "PEM file of the authority to trust",
-    env: ["EPOCH_CA_CERT"],
-  },
-  dockerConfig: {
-    schema: z.string().default("/root/.docker/config.json"),
-    description: "docker configuration file with registry credentials, where EPOCH_TOKEN is not set",
-    env: ["OPERATOR_DOCKER_CONFIG"],
-  },
-  googleApplicationCredentials: {
-    schema: z.string().optional(),
-    description:
-      "Google credential file for Google's registries; default gcloud's own, else the metadata server",
-    env: ["GOOGLE_APPLICATION_CREDENTIALS"],
-  },
-  gceMetadataHost: {
-    schema: z.string().optional(),
-    description: "Google's metadata server, host[:port]; default 169.254.169.254",
-    env: ["GCE_METADATA_HOST"],
-  },
+  ...credentialOptions("OPERATOR_DOCKER_CONFIG"),
 } as const;
 
 const options = {

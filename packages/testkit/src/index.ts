@@ -12,3 +12,4 @@ export { eventually, type EventuallyOptions } from "./eventually.ts";
 export { runCommand, type CommandOptions, type CommandResult } from "./run-command.ts";
 export { temporaryDirectory, type TemporaryDirectory } from "./temporary-directory.ts";
 export { type Tier, count, fullTierOnly, seededRandom, testSeed, tier } from "./tier.ts";
+export { freePort } from "./free-port.ts";

@@ -2,7 +2,7 @@
 
 import { logLevels, type ConfigOf, type Program } from "@cocoon/core";
 import { kubeClientOptions } from "@cocoon/kube";
-import { snapshotFormats } from "@cocoon/oci";
+import { snapshotFormats, credentialOptions } from "@cocoon/oci";
 import { z } from "zod";
 import { isQuantity } from "./node.ts";
 import { orphanPolicies } from "./provider/adopt.ts";
@@ -69,33 +69,7 @@ const registryOptions = {
     description: "epoch server for snapshots, where OCI_REGISTRY is not set",
     env: ["EPOCH_URL"],
   },
-  epochToken: {
-    schema: z.string().optional(),
-    description: "token for it",
-    env: ["EPOCH_TOKEN"],
-    secret: true,
-  },
-  epochCaCert: {
-    schema: z.string().optional(),
-    description: "PEM file of the authority to trust",
-    env: ["EPOCH_CA_CERT"],
-  },
-  dockerConfig: {
-    schema: z.string().default("/root/.docker/config.json"),
-    description: "docker configuration file with registry credentials, where EPOCH_TOKEN is not set",
-    env: ["VK_DOCKER_CONFIG"],
-  },
-  googleApplicationCredentials: {
-    schema: z.string().optional(),
-    description:
-      "Google credential file for Google's registries; default gcloud's own, else the metadata server",
-    env: ["GOOGLE_APPLICATION_CREDENTIALS"],
-  },
-  gceMetadataHost: {
-    schema: z.string().optional(),
-    description: "Google's metadata server, host[:port]; default 169.254.169.254",
-    env: ["GCE_METADATA_HOST"],
-  },
+  ...credentialOptions("VK_DOCKER_CONFIG"),
   snapshotFormat: {
     schema: z.enum(snapshotFormats).optional(),
     description: "format of pushed snapshots; default v2 with OCI_REGISTRY, v1 with EPOCH_URL",

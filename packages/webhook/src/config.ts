@@ -1,6 +1,7 @@
 /** Settings of cocoon-webhook. Names and defaults are those that its users know; see docs/webhook.md. */
 import { logLevels, optionType, tryParseDuration, type ConfigOf, type Program } from "@cocoon/core";
 import { kubeClientOptions } from "@cocoon/kube";
+import { credentialOptions } from "@cocoon/oci";
 import { z } from "zod";
 import { pinModes } from "./nodes/placement.ts";
 
@@ -136,33 +137,7 @@ const registryOptions = {
     description: "epoch server with the machines' snapshots",
     env: ["EPOCH_URL"],
   },
-  epochToken: {
-    schema: optionType.optionalText(),
-    description: "token for it",
-    env: ["EPOCH_TOKEN"],
-    secret: true,
-  },
-  epochCaCert: {
-    schema: optionType.optionalText(),
-    description: "PEM file of the authority to trust",
-    env: ["EPOCH_CA_CERT"],
-  },
-  dockerConfig: {
-    schema: optionType.text("/root/.docker/config.json"),
-    description: "docker configuration file with registry credentials, where EPOCH_TOKEN is not set",
-    env: ["WEBHOOK_DOCKER_CONFIG"],
-  },
-  googleApplicationCredentials: {
-    schema: optionType.optionalText(),
-    description:
-      "Google credential file for Google's registries; default gcloud's own, else the metadata server",
-    env: ["GOOGLE_APPLICATION_CREDENTIALS"],
-  },
-  gceMetadataHost: {
-    schema: optionType.optionalText(),
-    description: "Google's metadata server, host[:port]; default 169.254.169.254",
-    env: ["GCE_METADATA_HOST"],
-  },
+  ...credentialOptions("WEBHOOK_DOCKER_CONFIG"),
 } as const;
 
 const processOptions = {

@@ -1,6 +1,5 @@
 /** The executable: settings, health, metrics, and two replicas of which one leads. */
 import assert from "node:assert/strict";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { startProgram, type RunningProgram } from "@cocoon/core";
@@ -10,6 +9,7 @@ import {
   runCommand,
   sharedControlPlane,
   temporaryDirectory,
+  freePort,
 } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
 import { openWorld, specOf, type TestWorld } from "./world.ts";
@@ -17,14 +17,6 @@ import { openWorld, specOf, type TestWorld } from "./world.ts";
 const cluster = await sharedControlPlane();
 await installCrds(cluster);
 const main = join(import.meta.dirname, "../../../packages/operator/src/main.ts");
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise<void>((resolve) => server.close(() => resolve()));
-  return typeof address === "object" && address ? address.port : 0;
-}
 
 interface Replica {
   readonly program: RunningProgram;

@@ -4,8 +4,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { request } from "node:https";
 import { join } from "node:path";
-import { reservePort } from "@cocoon/controlplane";
-import { eventually } from "@cocoon/testkit";
+import { eventually, freePort } from "@cocoon/testkit";
 
 const main = join(import.meta.dirname, "../../../packages/webhook/src/main.ts");
 
@@ -72,11 +71,6 @@ export async function startReplica(
     },
   };
   return replica;
-}
-
-async function freePort(): Promise<number> {
-  await using reserved = await reservePort();
-  return reserved.port;
 }
 
 function readyz(port: number): Promise<number> {

@@ -79,7 +79,7 @@ async function create(
       if (ties) keepTies(object, ties);
     };
     timed("ClusterColocationProfile", operation, () => apply(pod));
-    const { profiles: matchingNow } = await matchingProfiles(now(), options);
+    const matchingNow = await profilesFor(now(), view);
     if (wasNoted || !isSettled(pod, { applied: profiles, matchingNow, repeat: apply }))
       noteBefore(pod, before);
   }
@@ -112,29 +112,31 @@ interface Matched {
   readonly warnings: readonly string[];
 }
 
-/** Selectors are judged once, on the pod as it came. */
+/** Those that apply, and a word about those that nobody can judge. */
 async function matchingProfiles(pod: PodReading, { view, log }: PodMutatorOptions): Promise<Matched> {
-  const candidates: CompiledProfile[] = [];
   const warnings: string[] = [];
-  const ofMachine = isMachine(pod);
-  for (const profile of view.profiles()) {
-    if (profile.trouble !== undefined) {
-      warnings.push(`ClusterColocationProfile ${profile.name} is ignored: ${profile.trouble}`);
-      log.warn(
-        { profile: profile.name, error: profile.trouble },
-        "profile with an unusable selector ignored",
-      );
-    } else if (
-      matchesLabels(profile.selector, pod.labels) &&
-      (!ofMachine || namesLabels(profile.selector, pod.labels))
-    )
-      candidates.push(profile);
+  for (const { name: profile, trouble: error } of view.profiles()) {
+    if (error === undefined) continue;
+    warnings.push(`ClusterColocationProfile ${profile} is ignored: ${error}`);
+    log.warn({ profile, error }, "profile with an unusable selector ignored");
   }
-  if (candidates.every(({ namespaceSelector }) => namespaceSelector.length === 0))
-    return { profiles: candidates, warnings };
+  return { profiles: await profilesFor(pod, view), warnings };
+}
+
+async function profilesFor(pod: PodReading, view: ClusterView): Promise<readonly CompiledProfile[]> {
+  const ofMachine = isMachine(pod);
+  const candidates = view
+    .profiles()
+    .filter(
+      ({ trouble, selector }) =>
+        trouble === undefined &&
+        matchesLabels(selector, pod.labels) &&
+        (!ofMachine || namesLabels(selector, pod.labels)),
+    );
+  if (candidates.every(({ namespaceSelector }) => namespaceSelector.length === 0)) return candidates;
   const looked = view.namespaceLabels(pod.namespace);
   const labels: Texts = looked instanceof Promise ? await looked : looked;
-  return { profiles: candidates.filter((each) => matchesLabels(each.namespaceSelector, labels)), warnings };
+  return candidates.filter((each) => matchesLabels(each.namespaceSelector, labels));
 }
 
 function isMachine({ tolerationKeys }: PodReading): boolean {
