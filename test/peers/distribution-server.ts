@@ -1,6 +1,5 @@
 /** The reference registry, distribution (Go), on a directory, for tests that show that ours is not the only one. */
 import { mkdir, writeFile } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { startProgram } from "@cocoon/core";
 import { eventually, temporaryDirectory, freePort } from "@cocoon/testkit";

@@ -1,7 +1,6 @@
 /** A real S3 service, versitygw on a directory, for tests. */
 import { randomBytes } from "node:crypto";
 import { mkdir } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { startProgram } from "@cocoon/core";
 import { eventually, temporaryDirectory, freePort } from "@cocoon/testkit";

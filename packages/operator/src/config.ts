@@ -23,7 +23,12 @@ const registryOptions = {
     description: "epoch server for snapshots, where OCI_REGISTRY is not set",
     env: ["EPOCH_URL"],
   },
-  ...credentialOptions("OPERATOR_DOCKER_CONFIG"),
+  ...credentialOptions,
+  dockerConfig: {
+    schema: optionType.text("/root/.docker/config.json"),
+    description: "docker configuration file with registry credentials, where EPOCH_TOKEN is not set",
+    env: ["OPERATOR_DOCKER_CONFIG"],
+  },
 } as const;
 
 const options = {

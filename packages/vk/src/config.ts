@@ -69,7 +69,12 @@ const registryOptions = {
     description: "epoch server for snapshots, where OCI_REGISTRY is not set",
     env: ["EPOCH_URL"],
   },
-  ...credentialOptions("VK_DOCKER_CONFIG"),
+  ...credentialOptions,
+  dockerConfig: {
+    schema: z.string().default("/root/.docker/config.json"),
+    description: "docker configuration file with registry credentials, where EPOCH_TOKEN is not set",
+    env: ["VK_DOCKER_CONFIG"],
+  },
   snapshotFormat: {
     schema: z.enum(snapshotFormats).optional(),
     description: "format of pushed snapshots; default v2 with OCI_REGISTRY, v1 with EPOCH_URL",

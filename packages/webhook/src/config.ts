@@ -137,7 +137,12 @@ const registryOptions = {
     description: "epoch server with the machines' snapshots",
     env: ["EPOCH_URL"],
   },
-  ...credentialOptions("WEBHOOK_DOCKER_CONFIG"),
+  ...credentialOptions,
+  dockerConfig: {
+    schema: optionType.text("/root/.docker/config.json"),
+    description: "docker configuration file with registry credentials, where EPOCH_TOKEN is not set",
+    env: ["WEBHOOK_DOCKER_CONFIG"],
+  },
 } as const;
 
 const processOptions = {

@@ -1,34 +1,27 @@
 /** How every program that talks to a registry is told its credentials: one table, so that they cannot drift apart. */
 import { optionType } from "@cocoon/core";
 
-export function credentialOptions<const Name extends string>(dockerConfigVariable: Name) {
-  return {
-    epochToken: {
-      schema: optionType.optionalText(),
-      description: "token for it",
-      env: ["EPOCH_TOKEN"],
-      secret: true,
-    },
-    epochCaCert: {
-      schema: optionType.optionalText(),
-      description: "PEM file of the authority to trust",
-      env: ["EPOCH_CA_CERT"],
-    },
-    dockerConfig: {
-      schema: optionType.text("/root/.docker/config.json"),
-      description: "docker configuration file with registry credentials, where EPOCH_TOKEN is not set",
-      env: [dockerConfigVariable],
-    },
-    googleApplicationCredentials: {
-      schema: optionType.optionalText(),
-      description:
-        "Google credential file for Google's registries; default gcloud's own, else the metadata server",
-      env: ["GOOGLE_APPLICATION_CREDENTIALS"],
-    },
-    gceMetadataHost: {
-      schema: optionType.optionalText(),
-      description: "Google's metadata server, host[:port]; default 169.254.169.254",
-      env: ["GCE_METADATA_HOST"],
-    },
-  } as const;
-}
+export const credentialOptions = {
+  epochToken: {
+    schema: optionType.optionalText(),
+    description: "token for it",
+    env: ["EPOCH_TOKEN"],
+    secret: true,
+  },
+  epochCaCert: {
+    schema: optionType.optionalText(),
+    description: "PEM file of the authority to trust",
+    env: ["EPOCH_CA_CERT"],
+  },
+  googleApplicationCredentials: {
+    schema: optionType.optionalText(),
+    description:
+      "Google credential file for Google's registries; default gcloud's own, else the metadata server",
+    env: ["GOOGLE_APPLICATION_CREDENTIALS"],
+  },
+  gceMetadataHost: {
+    schema: optionType.optionalText(),
+    description: "Google's metadata server, host[:port]; default 169.254.169.254",
+    env: ["GCE_METADATA_HOST"],
+  },
+} as const;
