@@ -7,7 +7,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { globSync } from "node:fs";
 import { join } from "node:path";
-import { ownControlPlane } from "@cocoon/testkit";
+import { ownControlPlane, tier } from "@cocoon/testkit";
 
 const root = join(import.meta.dirname, "..");
 const [tierName = "all", ...files] = process.argv.slice(2);
@@ -63,13 +63,29 @@ async function runTests(
       "--test",
       `--test-concurrency=${options.concurrency}`,
       "--test-reporter=spec",
-      "--test-timeout=1200000",
+      // A test that hangs fails, and what it left open does not keep its file and the whole run waiting.
+      `--test-timeout=${limits().oneTestMs}`,
+      "--test-force-exit",
       ...found,
     ],
     { cwd: root, stdio: "inherit", env: { ...process.env, ...options.env } },
   );
-  const [code] = (await once(child, "close")) as [number | null];
+  const closed = once(child, "close") as Promise<[number | null]>;
+  const watchdog = setTimeout(() => {
+    console.error(`✖ ${name} tests are not done after ${limits().allMs / 60_000} minutes; stopping them`);
+    child.kill("SIGINT"); // the runner names the files that it was waiting for
+  }, limits().allMs);
+  const [code] = await closed;
+  clearTimeout(watchdog);
   return code === 0;
+}
+
+/** Far beyond what a slow machine needs. */
+function limits(): { readonly oneTestMs: number; readonly allMs: number } {
+  const minute = 60_000;
+  return tier() === "full"
+    ? { oneTestMs: 40 * minute, allMs: 100 * minute }
+    : { oneTestMs: 10 * minute, allMs: 45 * minute };
 }
 
 /** Files that take a minute or more. They begin first: whoever begins one of them last waits for it alone. */

@@ -8,7 +8,7 @@ import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { markedProcesses } from "@cocoon/controlplane";
-import { eventually, ownControlPlane, temporaryDirectory } from "@cocoon/testkit";
+import { eventually, killChild, ownControlPlane, temporaryDirectory } from "@cocoon/testkit";
 import { newHome, npm, root } from "./home.ts";
 
 /** Only the control plane, which these tests are about. */
@@ -108,8 +108,7 @@ test("up killed at any moment works on the next try", async () => {
     await eventually(() => assert.ok(markedProcesses(home).some((process) => process.name === component)), {
       timeoutMs: 60_000,
     });
-    victim.kill("SIGKILL");
-    await once(victim, "exit");
+    await killChild(victim);
   }
   const next = await npm(home, ...bare);
   assert.equal(next.code, 0, next.stderr + next.stdout);

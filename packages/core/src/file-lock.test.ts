@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { temporaryDirectory } from "@cocoon/testkit";
+import { killChild, temporaryDirectory } from "@cocoon/testkit";
 import { lockFile, tryLockFile } from "./file-lock.ts";
 import { tryIdentify } from "./process-identity.ts";
 
@@ -33,8 +33,7 @@ test("a lock whose holder died is taken over", async (t) => {
   await writeFile(path, JSON.stringify(identity));
   const held = await tryLockFile(path);
   assert.ok("holder" in held, "a living holder keeps its lock");
-  child.kill("SIGKILL");
-  await once(child, "exit");
+  await killChild(child);
   await using lock = await lockFile(path, { signal: t.signal });
   assert.equal(lock.path, path);
 });

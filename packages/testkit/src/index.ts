@@ -12,4 +12,5 @@ export { eventually, type EventuallyOptions } from "./eventually.ts";
 export { runCommand, type CommandOptions, type CommandResult } from "./run-command.ts";
 export { temporaryDirectory, type TemporaryDirectory } from "./temporary-directory.ts";
 export { type Tier, count, fullTierOnly, seededRandom, testSeed, tier } from "./tier.ts";
+export { killChild } from "./kill-child.ts";
 export { freePort } from "./free-port.ts";

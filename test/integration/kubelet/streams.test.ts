@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { createServer, connect, type AddressInfo } from "node:net";
 import { after, describe, test } from "node:test";
 import { isAlive, tryIdentify } from "@cocoon/core";
-import { count, eventually, sharedControlPlane, tier, type TestCluster } from "@cocoon/testkit";
+import { count, eventually, killChild, sharedControlPlane, tier, type TestCluster } from "@cocoon/testkit";
 import { startTestNode, type TestNode } from "./test-node.ts";
 
 const cluster = await sharedControlPlane();
@@ -271,8 +271,7 @@ async function startForward(
   return {
     ports,
     [Symbol.asyncDispose]: async () => {
-      child.kill("SIGKILL");
-      await once(child, "close");
+      await killChild(child);
     },
   };
 }

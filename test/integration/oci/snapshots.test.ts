@@ -18,7 +18,7 @@ import {
 } from "@cocoon/oci";
 import { assertMachine, contentOfMachine, makeMachine, runMachine } from "@cocoon/oci/testing";
 import { startRegistry, type RunningRegistry } from "@cocoon/registry";
-import { count, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
+import { count, killChild, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 
 interface World extends AsyncDisposable {
   readonly path: string;
@@ -155,8 +155,7 @@ describe("snapshots in our registry", () => {
       );
       await once(child, "message"); // it has begun
       await new Promise((resolve) => setTimeout(resolve, random() * 400));
-      child.kill("SIGKILL");
-      await once(child, "exit");
+      await killChild(child);
       await world.collect(signal);
       const now = await repository.headManifest("hibernate", { signal });
       const directory = join(world.path, `back-${round}`);

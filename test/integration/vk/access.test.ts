@@ -8,10 +8,10 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { after, describe, test } from "node:test";
-import { count, eventually, sharedControlPlane, temporaryDirectory, tier } from "@cocoon/testkit";
+import { count, eventually, killChild, sharedControlPlane, temporaryDirectory, tier } from "@cocoon/testkit";
 import { buildOldKubectl } from "../../peers/old-kubectl.ts";
 import { startEcho, startForward, talk } from "./forwarding.ts";
-import { end, newClients, openRealGuest, type Client } from "./real-guest.ts";
+import { newClients, openRealGuest, type Client } from "./real-guest.ts";
 
 const cluster = await sharedControlPlane();
 const stack = new AsyncDisposableStack();
@@ -139,7 +139,7 @@ for (const client of clients)
           { timeoutMs: 60_000, intervalMs: 500 },
         );
       } finally {
-        await end(child);
+        await killChild(child);
       }
     });
 
@@ -191,7 +191,7 @@ test("logs show the console: its end, live, and with times", async () => {
     await print(`${mark}-two`);
     await eventually(() => assert.match(text, new RegExp(`${mark}-two`)));
   } finally {
-    await end(follower);
+    await killChild(follower);
   }
 });
 

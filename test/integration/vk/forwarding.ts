@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { eventually, runCommand, temporaryDirectory } from "@cocoon/testkit";
-import { end, type Client, type RealGuest } from "./real-guest.ts";
+import { eventually, killChild, runCommand, temporaryDirectory } from "@cocoon/testkit";
+import { type Client, type RealGuest } from "./real-guest.ts";
 
 /** Everything sent to that port of the guest comes back. */
 export async function startEcho(guest: RealGuest, client: Client, port: number): Promise<void> {
@@ -41,7 +41,7 @@ export async function startForward(
     },
     { timeoutMs: 60_000 },
   );
-  return { ports, [Symbol.asyncDispose]: () => end(child) };
+  return { ports, [Symbol.asyncDispose]: () => killChild(child) };
 }
 
 /** Sends everything, half-closes, and returns all that comes back. */

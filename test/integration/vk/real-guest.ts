@@ -1,7 +1,6 @@
 /** A real guest under QEMU behind a vk-cocoon of the test's own, and the ways kubectl reaches it. */
 import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
 import {
   eventually,
   runCommand,
@@ -144,10 +143,4 @@ export async function openRealGuest(
     },
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
-}
-
-export async function end(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  child.kill("SIGKILL");
-  await once(child, "close");
 }

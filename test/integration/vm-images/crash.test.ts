@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { count, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
+import { count, killChild, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 import { openImageLibrary } from "@cocoon/vm";
 
 const worker = join(import.meta.dirname, "crash-worker.ts");
@@ -25,8 +25,7 @@ test("whenever a pull dies, images are whole and garbage can be told from them",
     const child = spawn(process.execPath, [worker, root, file], { stdio: ["ignore", "pipe", "inherit"] });
     await once(child.stdout, "data");
     await new Promise((resolve) => setTimeout(resolve, random() * 400));
-    child.kill("SIGKILL");
-    await once(child, "exit");
+    await killChild(child);
 
     const images = await library.list(t);
     assert.ok(images.length <= 1);

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { count, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
+import { count, killChild, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 import { openUserNetwork } from "@cocoon/vm";
 
 const worker = join(import.meta.dirname, "crash-worker.ts");
@@ -18,8 +18,7 @@ async function runAndKill(directory: string, prefix: string, afterMs: number): P
   await once(child.stdout, "data");
   child.stdout.resume();
   await new Promise((resolve) => setTimeout(resolve, afterMs));
-  child.kill("SIGKILL");
-  await once(child, "exit");
+  await killChild(child);
 }
 
 test("every VM has one address and every address one VM, whenever the writers died", async (t) => {

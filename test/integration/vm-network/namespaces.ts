@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { runCommand, type CommandResult } from "@cocoon/testkit";
+import { killChild, runCommand, type CommandResult } from "@cocoon/testkit";
 
 export interface TestNetwork extends AsyncDisposable {
   /** Where the bridge lives. */
@@ -63,8 +63,7 @@ export async function openTestNetwork(): Promise<TestNetwork> {
       await once(child.stdout, "data");
       return {
         [Symbol.asyncDispose]: async () => {
-          child.kill("SIGKILL");
-          await once(child, "exit");
+          await killChild(child);
         },
       };
     },

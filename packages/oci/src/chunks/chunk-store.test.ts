@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { readdir, readFile, rm, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { count, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
+import { count, killChild, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 import { ChunkStore, type PackedChunk } from "./chunk-store.ts";
 
 interface TestPack {
@@ -235,8 +235,7 @@ describe("a chunk store whose process is killed", () => {
       child.on("message", (message: { digest: string }) => pinned.push(message.digest));
       await once(child, "message"); // it has pinned something
       await new Promise((resolve) => setTimeout(resolve, random() * 120));
-      child.kill("SIGKILL");
-      await once(child, "exit");
+      await killChild(child);
       using store = await ChunkStore.open({ directory: directory.path, limitBytes: 20_000 });
       await store.makeRoom();
       for (const digest of pinned) {
