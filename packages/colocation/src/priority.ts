@@ -33,7 +33,9 @@ export function rawPriorityClass(labels: Texts, priority: number | undefined): P
 }
 
 /** What a pod without a class of its own counts as, by its QoS; without that, by Kubernetes' QoS. */
-export function defaultedPriorityClass(pod: PodReading): PriorityBand {
+export function defaultedPriorityClass(
+  pod: Pick<PodReading, "labels" | "priority" | "isBestEffort">,
+): PriorityBand {
   const raw = rawPriorityClass(pod.labels, pod.priority);
   if (raw !== "") return raw;
   const qos = qosOf(pod.labels);

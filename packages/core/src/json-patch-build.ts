@@ -3,7 +3,6 @@ import type { JsonPatchOperation } from "./json-patch-operation.ts";
 import { formatPointer, tryArrayIndex, type PointerTokens } from "./json-pointer.ts";
 import {
   assertDepth,
-  definedKeys,
   isJsonArray,
   isJsonRecord,
   jsonEqual,
@@ -16,7 +15,7 @@ import {
 /** The operations that turn `from` into `to`; none when they are equal. */
 export function diffJson(from: unknown, to: unknown): JsonPatchOperation[] {
   const operations: JsonPatchOperation[] = [];
-  collect({ from, to }, [], operations);
+  collect({ from, to }, undefined, operations);
   return operations;
 }
 
@@ -25,39 +24,60 @@ interface Pair<T> {
   readonly to: T;
 }
 
-function collect({ from, to }: Pair<unknown>, path: PointerTokens, operations: JsonPatchOperation[]): void {
+/** A place as the walk came to it; most places stay as they are, so that no pointer is written for them. */
+interface Place {
+  readonly parent: Place | undefined;
+  readonly token: string | number;
+  readonly depth: number;
+}
+
+function at(parent: Place | undefined, token: string | number): Place {
+  return { parent, token, depth: (parent?.depth ?? 0) + 1 };
+}
+
+function pointerTo(place: Place | undefined): string {
+  const tokens: string[] = [];
+  for (let each = place; each; each = each.parent) tokens.unshift(String(each.token));
+  return formatPointer(tokens);
+}
+
+function collect(
+  { from, to }: Pair<unknown>,
+  place: Place | undefined,
+  operations: JsonPatchOperation[],
+): void {
   if (from === to) return;
-  assertDepth(path.length);
+  assertDepth(place?.depth ?? 0);
   jsonKind(from);
-  if (isJsonRecord(from) && isJsonRecord(to)) collectRecord({ from, to }, path, operations);
-  else if (isJsonArray(from) && isJsonArray(to)) collectArray({ from, to }, path, operations);
+  if (isJsonRecord(from) && isJsonRecord(to)) collectRecord({ from, to }, place, operations);
+  else if (isJsonArray(from) && isJsonArray(to)) collectArray({ from, to }, place, operations);
   else if (!jsonEqual(from, to))
-    operations.push({ op: "replace", path: formatPointer(path), value: checked(to) });
+    operations.push({ op: "replace", path: pointerTo(place), value: checked(to) });
 }
 
 function collectRecord(
   { from, to }: Pair<JsonRecord>,
-  path: PointerTokens,
+  place: Place | undefined,
   operations: JsonPatchOperation[],
 ): void {
-  for (const key of definedKeys(from)) {
-    if (ownProperty(to, key) === undefined)
-      operations.push({ op: "remove", path: formatPointer([...path, key]) });
+  for (const key of Object.keys(from)) {
+    if (from[key] !== undefined && ownProperty(to, key) === undefined)
+      operations.push({ op: "remove", path: pointerTo(at(place, key)) });
   }
-  for (const key of definedKeys(to)) {
-    const before = ownProperty(from, key);
+  for (const key of Object.keys(to)) {
     const after = to[key];
+    if (after === undefined) continue;
+    const before = ownProperty(from, key);
     if (before === undefined)
-      operations.push({ op: "add", path: formatPointer([...path, key]), value: checked(after) });
-    // Most of a document stays as it is: no path is made for that.
-    else if (before !== after) collect({ from: before, to: after }, [...path, key], operations);
+      operations.push({ op: "add", path: pointerTo(at(place, key)), value: checked(after) });
+    else if (before !== after) collect({ from: before, to: after }, at(place, key), operations);
   }
 }
 
 /** Equal items at both ends stay; between them, items are changed in pairs and the rest added or removed. */
 function collectArray(
   { from, to }: Pair<readonly unknown[]>,
-  path: PointerTokens,
+  place: Place | undefined,
   operations: JsonPatchOperation[],
 ): void {
   const shorter = Math.min(from.length, to.length);
@@ -66,16 +86,12 @@ function collectArray(
   let tail = 0;
   while (tail < shorter - start && itemsEqual(from.at(-1 - tail), to.at(-1 - tail))) tail += 1;
   for (let index = start; index < shorter - tail; index += 1)
-    collect({ from: from[index] ?? null, to: to[index] ?? null }, [...path, String(index)], operations);
+    collect({ from: from[index] ?? null, to: to[index] ?? null }, at(place, index), operations);
   const changed = shorter - tail;
   for (let index = from.length - tail - 1; index >= changed; index -= 1)
-    operations.push({ op: "remove", path: formatPointer([...path, String(index)]) });
+    operations.push({ op: "remove", path: pointerTo(at(place, index)) });
   for (let index = changed; index < to.length - tail; index += 1)
-    operations.push({
-      op: "add",
-      path: formatPointer([...path, String(index)]),
-      value: checked(to[index] ?? null),
-    });
+    operations.push({ op: "add", path: pointerTo(at(place, index)), value: checked(to[index] ?? null) });
 }
 
 function itemsEqual(left: unknown, right: unknown): boolean {

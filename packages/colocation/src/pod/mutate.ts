@@ -30,7 +30,7 @@ import { writeExtendedSpec } from "./extended-spec.ts";
 import { isSettled, noteBefore, restore } from "./as-it-came.ts";
 import { keepTies, machineTies } from "./machine-ties.ts";
 import { addTreeAffinity } from "./quota-affinity.ts";
-import { readPod, type PodReading } from "./read-pod.ts";
+import { readPod, readPodHead, type PodHead } from "./read-pod.ts";
 import { translateResources } from "./translate.ts";
 
 export interface PodMutatorOptions {
@@ -59,14 +59,14 @@ export function podMutator(options: PodMutatorOptions): AdmissionHandler {
 
 async function create(
   request: AdmissionRequest,
-  reading: PodReading,
+  reading: PodHead,
   options: PodMutatorOptions,
 ): Promise<Verdict> {
   const { gates, view, timed = (_plugin, _operation, work) => work() } = options;
   const pod = copyJson(request.object) as Json;
   // A pod of a controller may carry no namespace yet: then the request's counts.
   const namespace = reading.namespace || request.namespace;
-  const now = (): PodReading => ({ ...readPod(pod), namespace });
+  const now = (): PodHead => ({ ...readPodHead(pod), namespace });
   const wasNoted = restore(pod);
   const { profiles, warnings } = await matchingProfiles(now(), options);
   const classes = await priorityClassesOf(profiles, view);
@@ -84,7 +84,7 @@ async function create(
       noteBefore(pod, before);
   }
   if (!gates.DisableExtendedResourceSpec)
-    timed("ExtendedResourceSpec", operation, () => writeExtendedSpec(pod, now()));
+    timed("ExtendedResourceSpec", operation, () => writeExtendedSpec(pod, readPod(pod)));
   if (gates.MultiQuotaTree) timed("MultiQuotaTree", operation, () => addTreeAffinity(pod, now(), view));
   if (!gates.DisableDeviceResourceSpec) timed("DeviceResourceSpec", operation, () => spellOutDevices(pod));
   return allowWithPatch(diffJson(request.object, pod), warnings.length > 0 ? { warnings } : {});
@@ -93,7 +93,7 @@ async function create(
 /** What runs already gets labels and annotations, nothing that would move or resize it. */
 async function update(
   request: AdmissionRequest,
-  reading: PodReading,
+  reading: PodHead,
   options: PodMutatorOptions,
 ): Promise<Verdict> {
   const pod = copyJson(request.object) as Json;
@@ -113,7 +113,7 @@ interface Matched {
 }
 
 /** Those that apply, and a word about those that nobody can judge. */
-async function matchingProfiles(pod: PodReading, { view, log }: PodMutatorOptions): Promise<Matched> {
+async function matchingProfiles(pod: PodHead, { view, log }: PodMutatorOptions): Promise<Matched> {
   const warnings: string[] = [];
   for (const { name: profile, trouble: error } of view.profiles()) {
     if (error === undefined) continue;
@@ -123,7 +123,7 @@ async function matchingProfiles(pod: PodReading, { view, log }: PodMutatorOption
   return { profiles: await profilesFor(pod, view), warnings };
 }
 
-async function profilesFor(pod: PodReading, view: ClusterView): Promise<readonly CompiledProfile[]> {
+async function profilesFor(pod: PodHead, view: ClusterView): Promise<readonly CompiledProfile[]> {
   const ofMachine = isMachine(pod);
   const candidates = view
     .profiles()
@@ -139,7 +139,7 @@ async function profilesFor(pod: PodReading, view: ClusterView): Promise<readonly
   return candidates.filter((each) => matchesLabels(each.namespaceSelector, labels));
 }
 
-function isMachine({ tolerationKeys }: PodReading): boolean {
+function isMachine({ tolerationKeys }: PodHead): boolean {
   return isMachinePod({ metadata: {}, spec: { tolerations: tolerationKeys.map((key) => ({ key })) } });
 }
 
@@ -181,7 +181,9 @@ function applyAll(
     });
   }
   const skips = gates.ColocationProfileSkipMutatingResources || matched.some((each) => each.skipsResources);
-  if (!skips) translateResources(pod, defaultedPriorityClass(readPod(pod)));
+  if (skips) return;
+  const isBestEffort = () => readPod(pod).isBestEffort();
+  translateResources(pod, defaultedPriorityClass({ ...readPodHead(pod), isBestEffort }));
 }
 
 function readDraws(pod: Json): Readonly<Record<string, unknown>> {

@@ -4,9 +4,9 @@ import { child, isRecord, own, type Json } from "../json.ts";
 import { quotaKey } from "../keys.ts";
 import type { ElasticQuotaProfile } from "../kinds.ts";
 import type { ClusterView } from "../view.ts";
-import type { PodReading } from "./read-pod.ts";
+import type { PodHead } from "./read-pod.ts";
 
-export function addTreeAffinity(pod: Json, reading: PodReading, view: ClusterView): void {
+export function addTreeAffinity(pod: Json, reading: PodHead, view: ClusterView): void {
   const tree = view.quotas();
   const wanted = reading.labels[quotaKey.name] || reading.namespace;
   const treeId = (tree.get(wanted) ?? tree.boundTo(wanted))?.treeId ?? "";

@@ -20,7 +20,8 @@ export interface ContainerReading {
   readonly isSidecar: boolean;
 }
 
-export interface PodReading {
+/** Everything but the amounts, which take the most time to read. */
+export interface PodHead {
   readonly name: string;
   readonly uid: string;
   readonly namespace: string;
@@ -29,25 +30,23 @@ export interface PodReading {
   readonly priority: number | undefined;
   readonly phase: string;
   readonly nodeName: string;
+  readonly tolerationKeys: readonly string[];
+}
+
+export interface PodReading extends PodHead {
   readonly containers: readonly ContainerReading[];
   readonly initContainers: readonly ContainerReading[];
   readonly overhead: Resources;
   /** `spec.resources.requests`, where the pod as a whole asks. */
   readonly podRequests: Resources;
-  readonly tolerationKeys: readonly string[];
   /** Kubernetes' own QoS class is BestEffort. */
   isBestEffort(): boolean;
 }
 
-export function readPod(object: ReadonlyJson): PodReading {
+export function readPodHead(object: ReadonlyJson): PodHead {
   const metadata = readObject(object, "metadata", "metadata") ?? {};
   const spec = readObject(object, "spec", "spec") ?? {};
   const status = readObject(object, "status", "status") ?? {};
-  const containers = readContainers(spec, "containers");
-  const initContainers = readContainers(spec, "initContainers");
-  const podResources = readObject(spec, "resources", "spec.resources");
-  const podRequests = readResources(podResources, "requests", "spec.resources.requests");
-  const podLimits = readResources(podResources, "limits", "spec.resources.limits");
   return {
     name: readText(metadata, "name", "metadata.name"),
     uid: readText(metadata, "uid", "metadata.uid"),
@@ -57,13 +56,26 @@ export function readPod(object: ReadonlyJson): PodReading {
     priority: readInteger(spec, "priority", "spec.priority"),
     phase: readText(status, "phase", "status.phase"),
     nodeName: readText(spec, "nodeName", "spec.nodeName"),
+    tolerationKeys: readObjects(spec, "tolerations", "spec.tolerations").map((each, index) =>
+      readText(each, "key", `spec.tolerations[${index}].key`),
+    ),
+  };
+}
+
+export function readPod(object: ReadonlyJson): PodReading {
+  const head = readPodHead(object);
+  const spec = readObject(object, "spec", "spec") ?? {};
+  const containers = readContainers(spec, "containers");
+  const initContainers = readContainers(spec, "initContainers");
+  const podResources = readObject(spec, "resources", "spec.resources");
+  const podRequests = readResources(podResources, "requests", "spec.resources.requests");
+  const podLimits = readResources(podResources, "limits", "spec.resources.limits");
+  return {
+    ...head,
     containers,
     initContainers,
     overhead: readResources(spec, "overhead", "spec.overhead"),
     podRequests,
-    tolerationKeys: readObjects(spec, "tolerations", "spec.tolerations").map((each, index) =>
-      readText(each, "key", `spec.tolerations[${index}].key`),
-    ),
     isBestEffort: () =>
       [
         podRequests,
