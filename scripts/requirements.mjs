@@ -68,6 +68,12 @@ export const requirements = [
     for: machines,
   },
   {
+    packages: ["openssh-client"],
+    present: () => onPath("ssh") && onPath("ssh-keygen"),
+    why: "`cocoonctl ssh`",
+    for: machines,
+  },
+  {
     packages: ["iproute2", "dnsmasq-base", "nftables"],
     present: () => ["ip", "dnsmasq", "nft"].every(onPath),
     why: "bridged networks, tested inside a network namespace",

@@ -4,11 +4,11 @@
  */
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { isFree, markedProcesses } from "@cocoon/controlplane";
-import { count, eventually, seededRandom, testSeed, tier } from "@cocoon/testkit";
+import { count, eventually, runCommand, seededRandom, testSeed, tier } from "@cocoon/testkit";
 import { runDocument } from "./documented-commands.ts";
 import { newHome, npm, personalEnvironment, root } from "./home.ts";
 import { convergeMs, machineProcesses, openPlatform } from "./platform.ts";
@@ -52,6 +52,27 @@ test("one platform, from nothing to nothing", async (t) => {
       const ours = exported.filter((name) => !/^(process|nodejs)_|^cocoon_build_info$/.test(name));
       assert.deepEqual(ours.toSorted(), documented.toSorted(), part);
     }
+  });
+
+  await step("ssh logs in with a key that was given by exec, and knows the machine again", async () => {
+    const key = join(env["TMPDIR"] ?? "", "key");
+    const made = await runCommand("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key]);
+    assert.equal(made.code, 0, made.stderr);
+    const publicKey = await readFile(`${key}.pub`, "utf8");
+    await inGuest(
+      "demo-0",
+      `umask 77; mkdir -p ~/.ssh; echo '${publicKey.trim()}' >> ~/.ssh/authorized_keys`,
+    );
+    for (const words of [["hostname"], ["sh", "-c", "'exit 7'"]]) {
+      const ran = await npm(home, "cocoonctl", "--", "ssh", "-i", key, "demo-0", "--", ...words);
+      assert.deepEqual(
+        [ran.code, ran.stdout],
+        words[0] === "hostname" ? [0, "vk-default-demo-0\n"] : [7, ""],
+        ran.stderr,
+      );
+    }
+    assert.match(await readFile(join(home, "known_hosts"), "utf8"), /^demo-0\./);
+    await Promise.all([rm(key), rm(`${key}.pub`)]);
   });
 
   await step("the plug is pulled while machines fall asleep, and nothing is lost", async () => {

@@ -48,11 +48,13 @@ test("ssh goes to the forwarded port and remembers the host key for the machine 
   const args = sshArguments({
     localPort: 4022,
     hostKeyAlias: "demo-0.uid",
+    knownHosts: "/state of mine/known_hosts",
     command: ["uptime"],
     options: { login: "root", identity: "key" },
   });
   assert.deepEqual(args.slice(0, 6), ["-p", "4022", "-l", "root", "-i", "key"]);
   assert.ok(args.includes("HostKeyAlias=demo-0.uid"));
+  assert.ok(args.includes('UserKnownHostsFile="/state of mine/known_hosts"'));
   assert.deepEqual(args.slice(-3), ["127.0.0.1", "--", "uptime"]);
   const owner = { apiVersion: "x", kind: "CocoonSet", name: "demo", uid: "set-uid" };
   assert.equal(

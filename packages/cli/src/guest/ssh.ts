@@ -2,10 +2,12 @@
  * ssh: a port of this host is forwarded to the guest's SSH port through the API server, and ssh goes there. So it works
  * wherever kubectl works, also where the guest's network cannot be reached. The forward listens on loopback and ends with
  * ssh; whoever finds it meets the guest's own authentication. The host key is remembered for the machine, wherever it runs:
- * by its name and its set, because names come back in other clusters.
+ * by its name and its set, because names come back in other clusters. Those of this machine's own platform are kept in its
+ * directory, so that nothing is left of them when it is wiped.
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { annotation, readText } from "@cocoon/contract";
 import { Fault, withDeadline } from "@cocoon/core";
@@ -34,7 +36,14 @@ export async function ssh(name: string, command: readonly string[], options: Ssh
   await using stack = new AsyncDisposableStack();
   const forward = await startForward(session, pod, guestPort);
   stack.defer(() => void forward.child.kill("SIGTERM"));
-  const args = sshArguments({ localPort: forward.port, hostKeyAlias: hostKeyAlias(pod), command, options });
+  const { home } = session.target;
+  const args = sshArguments({
+    localPort: forward.port,
+    hostKeyAlias: hostKeyAlias(pod),
+    command,
+    options,
+    ...(home === undefined ? {} : { knownHosts: join(home, "known_hosts") }),
+  });
   const child = spawn("ssh", args, { stdio: "inherit" });
   try {
     await once(child, "spawn");
@@ -76,11 +85,14 @@ export function hostKeyAlias({ metadata }: Pod): string {
 export interface SshRequest {
   readonly localPort: number;
   readonly hostKeyAlias: string;
+  /** Default: where ssh itself keeps them. */
+  readonly knownHosts?: string;
   readonly command: readonly string[];
   readonly options: Pick<SshOptions, "login" | "identity">;
 }
 
-export function sshArguments({ localPort, hostKeyAlias, command, options }: SshRequest): string[] {
+export function sshArguments(request: SshRequest): string[] {
+  const { localPort, hostKeyAlias, knownHosts, command, options } = request;
   return [
     "-p",
     String(localPort),
@@ -93,6 +105,7 @@ export function sshArguments({ localPort, hostKeyAlias, command, options }: SshR
     "StrictHostKeyChecking=accept-new",
     "-o",
     "CheckHostIP=no",
+    ...(knownHosts ? ["-o", `UserKnownHostsFile="${knownHosts}"`] : []),
     "127.0.0.1",
     ...(command.length > 0 ? ["--", ...command] : []),
   ];
