@@ -28,6 +28,7 @@ import { freePort, ownControlPlane, type TestCluster } from "@cocoon/testkit";
 import { burst, type BurstReport } from "./admission/burst.ts";
 import { replicaPod, replicaReview, setReview, workloadReview } from "./admission/reviews.ts";
 import { build, load, startPeer, type Peer } from "./admission-echo/peers.ts";
+import { released } from "./support/released.ts";
 import { printReport, spreadOf, type Spread, type Target } from "./report.ts";
 
 const { values } = parseArgs({
@@ -106,6 +107,7 @@ type Server = Peer & { readonly metricsPort: number };
 
 async function startServer(name: "ours" | "plain", cluster: TestCluster): Promise<Server> {
   const metricsPort = await freePort();
+  const program = await released("cocoon-webhook", "packages/webhook/src/main.ts");
   const peer = await startPeer(name, (port) =>
     name === "plain"
       ? [
@@ -118,7 +120,7 @@ async function startServer(name: "ours" | "plain", cluster: TestCluster): Promis
       : [
           process.execPath,
           ...nodeOptions,
-          join(root, "packages/webhook/src/main.ts"),
+          program,
           `--kubeconfig=${cluster.kubeconfigPath}`,
           `--listen-addr=127.0.0.1:${port}`,
           `--metrics-addr=127.0.0.1:${metricsPort}`,

@@ -15,10 +15,9 @@ import { parseArgs } from "node:util";
 import { createSelfSignedPair } from "@cocoon/kube/certificates";
 import { podReviewText } from "./admission-echo/bodies.ts";
 import { build, load, pinning, startPeer, type Peer } from "./admission-echo/peers.ts";
-import { serveColocation } from "./colocation/server.ts";
+import { released } from "./support/released.ts";
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
+const { values } = parseArgs({
   options: {
     rounds: { type: "string", default: "3" },
     seconds: { type: "string", default: "3" },
@@ -26,9 +25,7 @@ const { values, positionals } = parseArgs({
   },
 });
 const connections = 64;
-const [command, port, directory] = positionals;
-if (command === "serve") await serveColocation(Number(port), directory ?? "");
-else await measureAll();
+await measureAll();
 
 interface Subject {
   readonly name: string;
@@ -47,13 +44,8 @@ async function measureAll(): Promise<void> {
     writeFileSync(join(place, "tls.key"), pair.privateKey, { mode: 0o600 });
     const bodyFile = join(place, "pod.json");
     writeFileSync(bodyFile, podReviewText(3000));
-    await using ours = await startPeer("ours", (at) => [
-      process.execPath,
-      import.meta.filename,
-      "serve",
-      String(at),
-      place,
-    ]);
+    const program = await released("colocation-server", "bench/colocation/server.ts");
+    await using ours = await startPeer("ours", (at) => [process.execPath, program, String(at), place]);
     await using echo = await startPeer("echo", (at) => [echoProgram, `-port=${at}`, `-cert-dir=${place}`]);
     const subjects: readonly Subject[] = [
       { name: "mutatePod50Profiles", peer: ours, path: "/mutate-pod?timeout=10s" },

@@ -8,9 +8,8 @@
  * own metrics. No scheduler runs (it limits itself to 50 requests a second): the stand-in gives pods their nodes too. The
  * API server, etcd, the stand-in and this program share the same cores. The reference of the Go operator (300 sets: about 2 s, 11 writes, 72 MB, 8 CPU seconds) was measured on two cores elsewhere.
  */
-import { execFile } from "node:child_process";
 import { join } from "node:path";
-import { parseArgs, promisify } from "node:util";
+import { parseArgs } from "node:util";
 import { sleep, startProgram } from "@cocoon/core";
 import {
   namespaces,
@@ -26,6 +25,7 @@ import { eventually, ownControlPlane, temporaryDirectory, type TestCluster, free
 import { installCrds } from "../test/integration/contract/install-crds.ts";
 import { StandInKubelet } from "../test/integration/operator/stand-in-kubelet.ts";
 import { printReport } from "./report.ts";
+import { released } from "./support/released.ts";
 
 const { values } = parseArgs({
   options: {
@@ -37,13 +37,7 @@ const counts = values.sets.split(",").map(Number);
 const quietSeconds = Number(values["quiet-seconds"]);
 /** As in deploy/operator. */
 const nodeOptions = ["--max-semi-space-size=2"];
-const root = join(import.meta.dirname, "..");
-const main = join(root, "packages/operator/src/main.ts");
-/** An installed package is compiled: no compiler belongs into the memory that is measured. */
-const compiled = join(root, "node_modules/.cache/compiled");
-await promisify(execFile)(process.execPath, [main, "--version"], {
-  env: { ...process.env, NODE_COMPILE_CACHE: compiled },
-});
+const main = await released("cocoon-operator", "packages/operator/src/main.ts");
 const { signal } = new AbortController();
 
 interface SetObject extends KubeObject {
@@ -176,7 +170,6 @@ async function measure(cluster: TestCluster, count: number): Promise<Result> {
       env: {
         PATH: process.env["PATH"] ?? "",
         HOME: directory.path,
-        NODE_COMPILE_CACHE: compiled,
         KUBECONFIG: cluster.kubeconfigPath,
         OCI_REGISTRY: server.url,
         EPOCH_TOKEN: token,

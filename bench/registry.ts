@@ -18,6 +18,7 @@ import { parseArgs } from "node:util";
 import { buildInfo, sleep } from "@cocoon/core";
 import { eventually, runCommand } from "@cocoon/testkit";
 import { buildGoProgram } from "../test/peers/go-program.ts";
+import { released } from "./support/released.ts";
 
 const { values } = parseArgs({
   options: {
@@ -52,7 +53,6 @@ interface Server extends AsyncDisposable {
   readonly pid: number;
 }
 
-const root = join(import.meta.dirname, "..");
 const peers = join(import.meta.dirname, "peers", "distribution");
 const signal = new AbortController().signal;
 
@@ -71,7 +71,7 @@ const programs = {
 };
 
 async function startOurs(directory: string, port: number): Promise<Server> {
-  const main = join(root, "packages/registry/src/main.ts");
+  const main = await released("epoch", "packages/registry/src/main.ts");
   const args = [main, "serve", "--addr", `127.0.0.1:${port}`, "--health-addr", "", "--root", directory];
   const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
   const token = await eventually(

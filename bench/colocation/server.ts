@@ -1,17 +1,21 @@
-/** The colocation endpoints over a large cluster in memory: 50 profiles, of which five match, and 500 quotas. */
-import { silentLogger } from "@cocoon/core";
+/**
+ * The colocation endpoints over a large cluster in memory: 50 profiles, of which five match, and 500 quotas.
+ *
+ *   server.ts PORT DIRECTORY      with tls.crt and tls.key there
+ */
+import { keepHeapSmall, silentLogger } from "@cocoon/core";
 import { startFileCertificates } from "@cocoon/kube/certificates";
 import { startBorder, type World } from "@cocoon/colocation/testing";
 import { join } from "node:path";
 
-export async function serveColocation(port: number, directory: string): Promise<void> {
-  const certificates = await startFileCertificates({
-    certificateFile: join(directory, "tls.crt"),
-    keyFile: join(directory, "tls.key"),
-    log: silentLogger,
-  });
-  await startBorder({ ...world(), server: { host: "127.0.0.1", port, certificates } });
-}
+const [port, directory = ""] = process.argv.slice(2);
+keepHeapSmall(); // as every program does
+const certificates = await startFileCertificates({
+  certificateFile: join(directory, "tls.crt"),
+  keyFile: join(directory, "tls.key"),
+  log: silentLogger,
+});
+await startBorder({ ...world(), server: { host: "127.0.0.1", port: Number(port), certificates } });
 
 function world(): World {
   const key = (name: string) => `quota.scheduling.koordinator.sh/${name}`;

@@ -1,12 +1,11 @@
 /** 500 pods on one node: how fast they become Ready, what that costs, and what they cost when nothing happens. */
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { openKubeClient, pods as podType, type KubeClient } from "@cocoon/kube";
 import { temporaryDirectory, type OwnControlPlane } from "@cocoon/testkit";
 import { spreadOf } from "../report.ts";
 import type { WorkerReply, WorkerRequest } from "./messages.ts";
+import { released } from "../support/released.ts";
 
 export interface ManyPods {
   readonly pods: number;
@@ -27,18 +26,13 @@ const mebibyte = 1024 * 1024;
 /** A kubelet in a process of its own, which is asked by messages. */
 interface Worker {
   ask(request: WorkerRequest): Promise<WorkerReply>;
-  /** Ends by itself: what it compiled is kept. */
-  quit(): Promise<void>;
   kill(): void;
 }
 
-/** As vk-cocoon is started: a small nursery, and code that an earlier start has compiled. */
-async function startWorker(args: readonly string[], compileCache: string): Promise<Worker> {
-  const script = fileURLToPath(import.meta.resolve("./node-worker.ts"));
-  const child = fork(script, [...args], {
-    execArgv: ["--max-semi-space-size=2"],
-    env: { ...process.env, NODE_COMPILE_CACHE: compileCache },
-  });
+/** As vk-cocoon is started: bundled, with a small nursery. */
+async function startWorker(args: readonly string[]): Promise<Worker> {
+  const script = await released("node-worker", "bench/kubelet/node-worker.ts");
+  const child = fork(script, [...args], { execArgv: ["--max-semi-space-size=2"] });
   const ended = once(child, "exit").then((): never => {
     throw new Error("the kubelet's process ended");
   });
@@ -50,10 +44,6 @@ async function startWorker(args: readonly string[], compileCache: string): Promi
       const reply = hear();
       child.send(request);
       return reply;
-    },
-    quit: async () => {
-      child.disconnect();
-      await ended.catch(() => undefined);
     },
     kill: () => void child.kill("SIGKILL"),
   };
@@ -68,9 +58,7 @@ export async function measureManyPods(
   await using directory = await temporaryDirectory();
   await using client = await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal });
   const args = [cluster.kubeconfigPath, node, directory.path, cluster.layout.pki];
-  const compileCache = join(directory.path, "compiled");
-  await (await startWorker(args, compileCache)).quit();
-  const worker = await startWorker(args, compileCache);
+  const worker = await startWorker(args);
   try {
     const empty = await worker.ask({ kind: "usage" });
     const before = (await worker.ask({ kind: "calls" })).calls ?? {};
