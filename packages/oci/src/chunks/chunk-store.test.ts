@@ -4,6 +4,7 @@ import { hash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { readdir, readFile, rm, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
 import { count, killChild, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 import { ChunkStore, type PackedChunk } from "./chunk-store.ts";
@@ -207,6 +208,16 @@ describe("chunk store", () => {
     await writeFile(join(directory.path, "store.db"), randomBytes(8192));
     using store = await ChunkStore.open(options);
     assert.equal(store.stats().packs, 0);
+    await add(store, pack());
+    assert.equal(store.stats().packs, 1);
+  });
+
+  it("damage that shows in the middle of the work ends in an empty store, not in an error", async () => {
+    await using directory = await temporaryDirectory();
+    using store = await ChunkStore.open({ directory: directory.path, limitBytes: 1e6 });
+    await add(store, pack());
+    using elsewhere = new DatabaseSync(join(directory.path, "store.db"));
+    elsewhere.exec("DROP TABLE chunk");
     await add(store, pack());
     assert.equal(store.stats().packs, 1);
   });

@@ -17,7 +17,7 @@ import { join } from "node:path";
 import { Fault, messageOf, silentLogger, systemCode, type Logger } from "@cocoon/core";
 import { assertDigest } from "../digest.ts";
 import type { Encoding } from "./codec.ts";
-import { StoreDatabase } from "./store-database.ts";
+import { removeDatabase, StoreDatabase } from "./store-database.ts";
 import type { ChunkLocator } from "./worker-protocol.ts";
 
 export interface ChunkStoreOptions {
@@ -86,14 +86,16 @@ export class ChunkStore implements Disposable {
     const { directory, log = silentLogger } = options;
     await mkdir(join(directory, "tmp"), { recursive: true, mode: 0o700 });
     const path = join(directory, "store.db");
+    const onDamage = (error: unknown): void =>
+      log.warn({ path, err: error }, "chunk store is damaged and starts empty");
     let database: StoreDatabase;
     try {
-      database = new StoreDatabase(path);
+      database = new StoreDatabase(path, onDamage);
     } catch (error) {
-      log.warn({ path, err: error }, "chunk store is damaged and starts empty");
+      onDamage(error);
       await rm(join(directory, "packs"), { recursive: true, force: true });
-      for (const suffix of ["", "-wal", "-shm"]) await rm(`${path}${suffix}`, { force: true });
-      database = new StoreDatabase(path);
+      removeDatabase(path);
+      database = new StoreDatabase(path, onDamage);
     }
     const store = new ChunkStore(options, database);
     await store.#removeAbandoned();

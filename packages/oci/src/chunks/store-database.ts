@@ -1,5 +1,9 @@
-/** The database of the chunk store. Every method is one transaction; another process may come in between two. */
+/**
+ * The database of the chunk store. Every method is one transaction; another process may come in between two. What it
+ * holds is only where copies lie: when it turns out to be damaged in the middle of the work, it starts empty.
+ */
 import { randomUUID } from "node:crypto";
+import { rmSync } from "node:fs";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { Fault, isAlive, tryIdentify } from "@cocoon/core";
 import { encodings, type Encoding } from "./codec.ts";
@@ -45,39 +49,53 @@ export interface ChunkRow {
 /** A pack and its part are pinned together. */
 const pinned = "EXISTS (SELECT 1 FROM pin WHERE pin.hex = substr(pack.name, 1, 64))";
 
-export class StoreDatabase {
-  readonly #database: DatabaseSync;
-  readonly #statements: ReturnType<typeof prepare>;
+/** Names become paths. */
+const packName = /^[0-9a-f]{64}(?:\.part)?$/;
 
-  constructor(path: string) {
-    const database = new DatabaseSync(path, { timeout: 10_000 });
-    try {
-      database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
-      const [verdict] = database.prepare("PRAGMA quick_check(1)").all();
-      if (verdict?.["quick_check"] !== "ok") throw new Fault("invalid", "chunk store database is damaged");
-      const version = Number(database.prepare("PRAGMA user_version").get()?.["user_version"]);
-      if (version !== 0 && version !== schemaVersion)
-        throw new Fault("invalid", `chunk store database has version ${version}, not ${schemaVersion}`);
-      database.exec(`BEGIN IMMEDIATE; ${schema} PRAGMA user_version = ${schemaVersion}; COMMIT`);
-      this.#statements = prepare(database);
-    } catch (error) {
-      database.close();
-      throw error;
-    }
-    this.#database = database;
+interface Opened {
+  readonly database: DatabaseSync;
+  readonly statements: ReturnType<typeof prepare>;
+}
+
+export class StoreDatabase {
+  readonly #path: string;
+  readonly #onDamage: (error: unknown) => void;
+  #opened: Opened;
+
+  /** Throws when the file is damaged or of another version. `onDamage` is told of damage that shows later. */
+  constructor(path: string, onDamage: (error: unknown) => void) {
+    this.#path = path;
+    this.#onDamage = onDamage;
+    this.#opened = openDatabase(path);
   }
 
   close(): void {
-    if (this.#database.isOpen) this.#database.close();
+    const { database } = this.#opened;
+    if (database.isOpen) database.close();
+  }
+
+  /** Does it again on an empty database when this one cannot be worked with. */
+  #run<T>(work: (statements: Opened["statements"]) => T): T {
+    try {
+      return work(this.#opened.statements);
+    } catch (error) {
+      if (!isDamage(error)) throw error;
+      this.#onDamage(error);
+      this.close();
+      removeDatabase(this.#path);
+      this.#opened = openDatabase(this.#path);
+      return work(this.#opened.statements);
+    }
   }
 
   chunk(id: string): ChunkRow | undefined {
-    const row = this.#statements.chunk.get(Buffer.from(id, "hex"));
+    const row = this.#run((statements) => statements.chunk.get(Buffer.from(id, "hex")));
     const encoding = encodings[Number(row?.["encoding"])];
-    if (!row || !encoding) return undefined;
+    const name = String(row?.["name"]);
+    if (!row || !encoding || !packName.test(name)) return undefined;
     const base = row["base"];
     return {
-      packName: String(row["name"]),
+      packName: name,
       offset: Number(row["offset"]),
       length: Number(row["length"]),
       rawLength: Number(row["raw_length"]),
@@ -87,7 +105,7 @@ export class StoreDatabase {
   }
 
   hasPack(name: string): boolean {
-    return this.#statements.pack.get(name) !== undefined;
+    return this.#run((statements) => statements.pack.get(name)) !== undefined;
   }
 
   addPack(pack: {
@@ -95,11 +113,11 @@ export class StoreDatabase {
     readonly bytes: number;
     readonly chunks: readonly PackedChunk[];
   }): void {
-    this.#atomically(() => {
-      this.#statements.addPack.run(pack.name, pack.bytes, Date.now());
-      const number = Number(this.#statements.pack.get(pack.name)?.["number"]);
+    this.#atomically((statements) => {
+      statements.addPack.run(pack.name, pack.bytes, Date.now());
+      const number = Number(statements.pack.get(pack.name)?.["number"]);
       for (const chunk of pack.chunks)
-        this.#statements.addChunk.run(
+        statements.addChunk.run(
           Buffer.from(chunk.id, "hex"),
           number,
           chunk.offset,
@@ -112,7 +130,7 @@ export class StoreDatabase {
   }
 
   removePack(name: string): void {
-    this.#statements.removePack.run(name);
+    this.#run((statements) => statements.removePack.run(name));
   }
 
   packsOf(ids: Iterable<string>): Set<string> {
@@ -125,15 +143,15 @@ export class StoreDatabase {
   }
 
   touch(names: readonly string[]): void {
-    this.#atomically(() => {
-      for (const name of names) this.#statements.touch.run(Date.now(), name);
+    this.#atomically((statements) => {
+      for (const name of names) statements.touch.run(Date.now(), name);
     });
   }
 
   pin(owner: string, hexes: readonly string[]): void {
-    this.#atomically(() => {
-      this.#statements.unpin.run(owner);
-      for (const hex of hexes) this.#statements.pin.run(owner, hex, null, null);
+    this.#atomically((statements) => {
+      statements.unpin.run(owner);
+      for (const hex of hexes) statements.pin.run(owner, hex, null, null);
     });
   }
 
@@ -144,40 +162,40 @@ export class StoreDatabase {
 
   hold(owner: string, hexes: readonly string[]): void {
     const identity = tryIdentify(process.pid);
-    this.#atomically(() => {
+    this.#atomically((statements) => {
       for (const hex of hexes)
-        this.#statements.pin.run(owner, hex, process.pid, identity ? JSON.stringify(identity) : null);
+        statements.pin.run(owner, hex, process.pid, identity ? JSON.stringify(identity) : null);
     });
   }
 
   unpin(owner: string): void {
-    this.#statements.unpin.run(owner);
+    this.#run((statements) => statements.unpin.run(owner));
   }
 
   owners(): string[] {
-    return this.#statements.owners.all().map((row) => String(row["owner"]));
+    return this.#run((statements) => statements.owners.all()).map((row) => String(row["owner"]));
   }
 
   /** Forgets unpinned packs, the least recently used first, until the rest fits; returns their names. */
   evict(limitBytes: number): string[] {
-    if (this.#totalBytes() <= limitBytes) return [];
-    return this.#atomically(() => {
-      this.#endDeadHolds();
+    if (this.#run(totalBytes) <= limitBytes) return [];
+    return this.#atomically((statements) => {
+      endDeadHolds(statements);
       const names: string[] = [];
-      let total = this.#totalBytes();
-      for (const row of this.#statements.evictable.all()) {
+      let total = totalBytes(statements);
+      for (const row of statements.evictable.all()) {
         if (total <= limitBytes) break;
         const name = String(row["name"]);
-        this.#statements.removePack.run(name);
+        statements.removePack.run(name);
         total -= Number(row["bytes"]);
-        names.push(name);
+        if (packName.test(name)) names.push(name);
       }
       return names;
     });
   }
 
   stats(): { packs: number; chunks: number; bytes: number; pinnedBytes: number } {
-    const row = this.#statements.stats.get();
+    const row = this.#run((statements) => statements.stats.get());
     return {
       packs: Number(row?.["packs"]),
       chunks: Number(row?.["chunks"]),
@@ -186,28 +204,68 @@ export class StoreDatabase {
     };
   }
 
-  #totalBytes(): number {
-    return Number(this.#statements.total.get()?.["bytes"]);
+  #atomically<T>(work: (statements: Opened["statements"]) => T): T {
+    return this.#run((statements) => {
+      const { database } = this.#opened;
+      database.exec("BEGIN IMMEDIATE");
+      try {
+        const result = work(statements);
+        database.exec("COMMIT");
+        return result;
+      } catch (error) {
+        if (database.isTransaction) database.exec("ROLLBACK");
+        throw error;
+      }
+    });
   }
+}
 
-  #endDeadHolds(): void {
-    for (const row of this.#statements.holds.all()) {
-      const started: unknown = JSON.parse(String(row["started"]));
-      if (!isAlive(started as Parameters<typeof isAlive>[0]))
-        this.#statements.unpin.run(String(row["owner"]));
-    }
+function openDatabase(path: string): Opened {
+  const database = new DatabaseSync(path, { timeout: 10_000 });
+  try {
+    database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
+    // Not the whole integrity, which takes seconds in a large store: what this does not see shows when it is used.
+    const [verdict] = database.prepare("PRAGMA quick_check(1)").all();
+    if (verdict?.["quick_check"] !== "ok") throw new Fault("invalid", "chunk store database is damaged");
+    const version = Number(database.prepare("PRAGMA user_version").get()?.["user_version"]);
+    if (version !== 0 && version !== schemaVersion)
+      throw new Fault("invalid", `chunk store database has version ${version}, not ${schemaVersion}`);
+    database.exec(`BEGIN IMMEDIATE; ${schema} PRAGMA user_version = ${schemaVersion}; COMMIT`);
+    return { database, statements: prepare(database) };
+  } catch (error) {
+    database.close();
+    throw error;
   }
+}
 
-  #atomically<T>(work: () => T): T {
-    this.#database.exec("BEGIN IMMEDIATE");
-    try {
-      const result = work();
-      this.#database.exec("COMMIT");
-      return result;
-    } catch (error) {
-      this.#database.exec("ROLLBACK");
-      throw error;
-    }
+export function removeDatabase(path: string): void {
+  for (const suffix of ["", "-wal", "-shm"]) rmSync(`${path}${suffix}`, { force: true });
+}
+
+/** SQLite's primary codes for a schema, rows or indexes that do not belong together: our statements cannot cause them. */
+const damage: ReadonlySet<number> = new Set([1, 11, 19, 20, 26]);
+
+function isDamage(error: unknown): boolean {
+  if (!(error instanceof Error) || !("errcode" in error)) return false;
+  return damage.has(Number(error.errcode) & 0xff);
+}
+
+function totalBytes(statements: Opened["statements"]): number {
+  return Number(statements.total.get()?.["bytes"]);
+}
+
+function endDeadHolds(statements: Opened["statements"]): void {
+  for (const row of statements.holds.all()) {
+    const identity = tryReadIdentity(String(row["started"]));
+    if (!identity || !isAlive(identity)) statements.unpin.run(String(row["owner"]));
+  }
+}
+
+function tryReadIdentity(text: string): Parameters<typeof isAlive>[0] | undefined {
+  try {
+    return JSON.parse(text) as Parameters<typeof isAlive>[0];
+  } catch {
+    return undefined;
   }
 }
 
