@@ -4,7 +4,7 @@ import { open, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { isFault } from "@cocoon/core";
-import { temporaryDirectory } from "@cocoon/testkit";
+import { eventually, temporaryDirectory } from "@cocoon/testkit";
 import { chunkId } from "./codec.ts";
 import { WorkerPool } from "./worker-pool.ts";
 
@@ -121,5 +121,19 @@ describe("worker threads", () => {
     await pool[Symbol.asyncDispose]();
     assert.deepEqual(new Set((await outcomes).map((each) => each.status)), new Set(["rejected"]));
     await assert.rejects(pool.run(task, { signal }), (error) => isFault(error, "unavailable"));
+  });
+
+  it("end when there is nothing to do, and come back", async ({ signal }) => {
+    await using directory = await temporaryDirectory();
+    const path = join(directory.path, "source");
+    await writeFile(path, randomBytes(1000));
+    await using source = await open(path, "r");
+    await using pool = new WorkerPool({ threads: 2, idleMs: 20 });
+    for (let round = 0; round < 3; round += 1) {
+      const task = { kind: "hash", fd: source.fd, offset: 0, length: 1000, chunkBytes: kib64 } as const;
+      await Promise.all([pool.run(task, { signal }), pool.run(task, { signal })]);
+      assert.equal(pool.alive, 2);
+      await eventually(() => assert.equal(pool.alive, 0));
+    }
   });
 });

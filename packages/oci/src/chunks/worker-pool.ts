@@ -1,7 +1,8 @@
 /**
  * Worker threads for hashing, compressing and the file access around them, so that all cores work and the main
  * thread stays free for the network. Each thread gets at most two tasks at a time: one to work on, one so that it
- * never waits for us.
+ * never waits for us. Threads that have had nothing to do for a while end: a node sleeps most of the time, and each thread
+ * holds tens of megabytes.
  */
 import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
@@ -11,6 +12,8 @@ import type { AnswerMessage, Task, TaskMessage, TaskResults } from "./worker-pro
 export interface WorkerPoolOptions {
   /** Threads; default: one per core, at most eight. */
   readonly threads?: number;
+  /** Threads end after so long without work; default 10 s. */
+  readonly idleMs?: number;
 }
 
 interface Job {
@@ -26,16 +29,25 @@ interface Thread {
 
 const tasksPerThread = 2;
 const mostThreads = 8;
+const defaultIdleMs = 10_000;
 
 export class WorkerPool implements AsyncDisposable {
   readonly threads: number;
   readonly #threads: Thread[] = [];
   readonly #queue: Job[] = [];
+  readonly #idleMs: number;
+  #idle: NodeJS.Timeout | undefined;
   #number = 0;
   #closed = false;
 
   constructor(options: WorkerPoolOptions = {}) {
     this.threads = options.threads ?? Math.min(availableParallelism(), mostThreads);
+    this.#idleMs = options.idleMs ?? defaultIdleMs;
+  }
+
+  /** Threads that there are now. */
+  get alive(): number {
+    return this.#threads.length;
   }
 
   /** How many tasks keep every thread busy; more only wait. */
@@ -71,17 +83,23 @@ export class WorkerPool implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
+    clearTimeout(this.#idle);
     const gone = new Fault("unavailable", "the worker threads were stopped");
     for (const job of this.#queue.splice(0)) job.settle(gone);
+    await this.#endThreads(gone);
+  }
+
+  async #endThreads(reason: Fault): Promise<void> {
     await Promise.all(
       this.#threads.splice(0).map(async ({ worker, running }) => {
         await worker.terminate();
-        for (const job of running.values()) job.settle(gone);
+        for (const job of running.values()) job.settle(reason);
       }),
     );
   }
 
   #dispatch(): void {
+    clearTimeout(this.#idle);
     while (this.#queue.length > 0) {
       const thread = this.#freeThread();
       if (!thread) return;
@@ -119,6 +137,11 @@ export class WorkerPool implements AsyncDisposable {
     if (thread.running.size === 0) thread.worker.unref(); // an idle pool keeps no program alive
     job?.settle(answer);
     this.#dispatch();
+    if (this.#queue.length === 0 && this.#threads.every(({ running }) => running.size === 0))
+      this.#idle = setTimeout(
+        () => void this.#endThreads(new Fault("internal", "an idle worker thread had work")),
+        this.#idleMs,
+      ).unref();
   }
 
   #lost(thread: Thread, fault: Fault): void {
