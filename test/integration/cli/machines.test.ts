@@ -151,6 +151,25 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     assert.deepEqual(world.kubelet.violations, []);
   });
 
+  test("a machine that fell asleep by idleness is woken, as often as that happens", async () => {
+    await using world = await openWorld(cluster);
+    const { ok } = await toolFor(world);
+    await world.apply("lazy", specOf(world, { idle: { after: "10m" } }));
+    const vm = world.vmName("lazy-0");
+    await eventually(() => assert.ok(world.kubelet.vms.has(vm)), { timeoutMs: 30_000 });
+    const idleSince = (value: string | null) =>
+      world.patch("lazy-0", { metadata: { annotations: { [annotation.idleSince]: value } } }, pods);
+    assert.match(await ok("wake", "lazy-0"), /lazy-0: awake/);
+    for (let night = 0; night < 2; night += 1) {
+      await idleSince(new Date(Date.now() - 11 * 60_000).toISOString());
+      await eventually(() => assert.ok(!world.kubelet.vms.has(vm)), { timeoutMs: 30_000 });
+      await idleSince(null); // a kubelet takes it back when somebody comes
+      assert.match(await ok("wake", "lazy-0"), /lazy-0: awake/);
+      assert.ok(world.kubelet.vms.has(vm));
+    }
+    assert.deepEqual(world.kubelet.violations, []);
+  });
+
   test("a main agent moves, a node is drained, and what is refused says why", async () => {
     await using world = await openWorld(cluster);
     const tool = await toolFor(world);
