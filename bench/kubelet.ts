@@ -4,7 +4,8 @@
  * - guest access: a real guest under QEMU; exec over WebSocket, `kubectl port-forward` over SPDY and WebSocket, against
  *   SSH and TCP to the same guest in the same run, in alternating order
  * - many pods: pretended VMs, a real API server, the kubelet in a process of its own. The API server, etcd and the
- *   load share the machine, so pods per second are a lower bound of what the kubelet can do
+ *   load share the machine, so pods per second are a lower bound of what the kubelet can do. Scheduler and controllers
+ *   are stopped: the pods are made on the node, and nobody else has to look at them
  *
  *   --pods N       500 unless said otherwise
  *   --rounds N     of each way into the guest (3)
@@ -33,6 +34,7 @@ const access = await measureGuestAccess(cluster, {
   execs: 100,
 });
 console.log(JSON.stringify(access));
+for (const component of ["kube-scheduler", "kube-controller-manager"] as const) await cluster.stop(component);
 const many = await measureManyPods(cluster, {
   pods: Number(values.pods),
   restarts: Math.min(100, Number(values.pods)),
