@@ -34,8 +34,13 @@ function readStartTicks(pid: number): number | undefined {
   }
   // The command name is in parentheses and may itself hold blanks and parentheses: count from the last one.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  const state = fields[0];
-  return state === "Z" || state === "X" ? undefined : Number(fields[19]);
+  return hasEnded(fields) ? undefined : Number(fields[19]);
+}
+
+/** A first thread that has ended waits as a zombie for the others, which still hold files and locks of the process. */
+function hasEnded(fields: readonly string[]): boolean {
+  const [state, threads] = [fields[0], Number(fields[17])];
+  return state === "X" || (state === "Z" && threads <= 1);
 }
 
 let knownBootId: string | undefined;

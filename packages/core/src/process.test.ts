@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { eventually, temporaryDirectory } from "@cocoon/testkit";
+import { eventually, runCommand, temporaryDirectory } from "@cocoon/testkit";
 import { isAlive, tryIdentify } from "./process-identity.ts";
 import { lastLines, startProgram, stopProcess } from "./process.ts";
 
@@ -67,4 +69,35 @@ test("the last lines of a file, of a short one and of none", async () => {
   assert.deepEqual(lastLines(path, 2), ["two", "three"]);
   assert.deepEqual(lastLines(path, 9), ["one", "two", "three"]);
   assert.deepEqual(lastLines(join(directory.path, "none"), 3), []);
+});
+
+test("a process whose first thread has ended lives until its last one does", async (t) => {
+  await using directory = await temporaryDirectory();
+  const [source, binary] = [join(directory.path, "threads.c"), join(directory.path, "threads")];
+  await writeFile(
+    source,
+    `#include <pthread.h>
+     #include <unistd.h>
+     static void *wait_for_input(void *none) { char byte; read(0, &byte, 1); _exit(0); return none; }
+     int main(void) { pthread_t other; pthread_create(&other, 0, wait_for_input, 0); pthread_exit(0); }`,
+  );
+  const built = await runCommand("gcc", ["-pthread", "-o", binary, source]);
+  assert.equal(built.code, 0, built.stderr);
+  const child = spawn(binary, { stdio: ["pipe", "ignore", "inherit"] });
+  t.after(() => child.kill("SIGKILL"));
+  const exited = once(child, "exit");
+  await once(child, "spawn");
+  const identity = tryIdentify(child.pid ?? 0);
+  assert.ok(identity);
+  await eventually(async () =>
+    assert.match(
+      await readFile(`/proc/${child.pid}/stat`, "latin1"),
+      /\) Z /,
+      "its first thread is a zombie",
+    ),
+  );
+  assert.equal(isAlive(identity), true);
+  child.stdin.end("x");
+  await exited;
+  assert.equal(isAlive(identity), false);
 });
