@@ -65,6 +65,8 @@ export interface SetPlan {
   readonly phase: SetPhase;
   /** Digest of what each machine sleeps in, or slept in while the tag may still be there. */
   readonly digests: ReadonlyMap<string, string>;
+  /** Machines that this plan wakes: from now on nobody can say that they sleep. */
+  readonly waking: ReadonlySet<string>;
   readonly conditions: readonly ConditionReport[];
   readonly troubles: readonly Trouble[];
   readonly lookAgainMs: number | undefined;
@@ -79,6 +81,7 @@ export class Draft {
   readonly troubles: Trouble[] = [];
   readonly conditions: ConditionReport[] = [];
   readonly digests: Map<string, string>;
+  readonly #waking = new Set<string>();
   readonly #asks = new Set<string>();
   #lookAgainMs: number | undefined;
   #retry = false;
@@ -114,6 +117,15 @@ export class Draft {
     this.actions.push(...actions);
   }
 
+  /**
+   * Notes that a machine is woken, before it is: once it is awake its copy goes, and whoever finds neither pod nor copy
+   * must know that the machine was awake when its end came.
+   */
+  wakes(vmName: string): void {
+    if (this.#waking.size === 0) this.actions.unshift({ kind: "persistStatus" });
+    this.#waking.add(vmName);
+  }
+
   tell(type: Happening["type"], reason: string, message: string): void {
     this.do({ kind: "tell", happening: { type, reason, message } });
   }
@@ -133,6 +145,7 @@ export class Draft {
       troubles,
       conditions,
       digests,
+      waking: this.#waking,
       phase,
       asks: [...this.#asks],
       lookAgainMs: this.#lookAgainMs,

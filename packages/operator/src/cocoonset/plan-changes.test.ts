@@ -107,7 +107,7 @@ table("migration", [
     annotations: migrating("n2"),
     status: memory("Migrating", { 0: asleep }),
     tags: { 0: digest },
-    does: ["note migration", "persistStatus", "create a-0 restore"],
+    does: ["persistStatus", "note migration", "create a-0 restore"],
     phase: "Migrating",
   },
   {
@@ -133,7 +133,7 @@ table("migration", [
     annotations: migrating("n2"),
     pods: { 0: sleepsForMove },
     tags: { 0: digest },
-    does: ["note migration", "wake a-0"],
+    does: ["persistStatus", "note migration", "wake a-0"],
     phase: "Migrating",
   },
   {
@@ -432,7 +432,7 @@ table("scale", [
     row: "and renamed when its pod is gone",
     annotations: { [setAnnotation.releasedVmNames]: "vk-lab-a-1" },
     pods: { 0: "ready" },
-    does: ["releaseSleeping a-1", "note released-vm-names"],
+    does: ["releaseSleeping a-1", "persistStatus", "note released-vm-names"],
   },
   {
     row: "but not while others are noted: the one note would forget the other",
@@ -446,7 +446,7 @@ table("scale", [
     agent: one,
     annotations: { [setAnnotation.releasedVmNames]: "vk-lab-a-1" },
     pods: { 0: "ready" },
-    does: ["releaseSleeping a-1", "note released-vm-names"],
+    does: ["releaseSleeping a-1", "persistStatus", "note released-vm-names"],
   },
   {
     row: "a toolbox that is no longer asked for goes",

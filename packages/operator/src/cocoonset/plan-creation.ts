@@ -40,6 +40,8 @@ export function startOf(draft: Draft, member: Member): Start {
 function isProvenAsleep({ world, remembered }: Draft, member: Member, digest: string): boolean {
   const memory = remembered.get(member.vmName);
   if (memory?.asleep) return memory.snapshotDigest === "" || memory.snapshotDigest === digest;
+  // Its copy goes when it is awake: it never came so far.
+  if (memory?.waking) return memory.snapshotDigest === digest;
   const { phase, snapshotDigest = digest } = world.hibernations.get(member.podName)?.status ?? {};
   if (phase === "Hibernated" || phase === "Waking") return snapshotDigest === digest;
   return memory === undefined && sleepingPhases.has(world.set.status?.phase ?? "");
@@ -90,6 +92,9 @@ export function createFrom(
   const { world } = draft;
   const hibernation = world.hibernations.get(member.podName);
   const staysAsleep = options.restore && hibernation !== undefined && demandOf(hibernation) === "sleep";
+  // Phases are memory: what is about to happen is written down first.
+  if (staysAsleep) draft.do({ kind: "persistStatus" });
+  else if (options.restore) draft.wakes(member.vmName);
   const image = options.restore ? undefined : imageOfRebuild(draft, member);
   draft.do({
     kind: "createPod",

@@ -1,7 +1,7 @@
 /** What earlier steps left in the registry: copies that machines woke from, and copies of machines that were given up. */
 import { extendDeleteList, setAnnotation, writeDeleteList } from "@cocoon/contract";
 import { mayLeaveCopy, readySince, type Machine } from "../machine.ts";
-import type { Draft } from "./draft.ts";
+import type { Action, Draft } from "./draft.ts";
 import { allMembers } from "./members.ts";
 import { releasedNames } from "./plan-creation.ts";
 
@@ -28,7 +28,7 @@ export function planLeftovers(draft: Draft, living: readonly Machine[]): void {
 }
 
 /** Machines that were given up: when their pods are gone, copies that they left get another name. */
-function planReleased(draft: Draft): void {
+export function planReleased(draft: Draft): void {
   const names = releasedNames(draft);
   const gone = names.filter((name) => !draft.world.machines.some((machine) => machine.vm.vmName === name));
   if (gone.length === 0) return;
@@ -37,10 +37,14 @@ function planReleased(draft: Draft): void {
     draft.digests.delete(vmName);
   }
   const left = names.filter((name) => !gone.includes(name));
-  draft.do({
-    kind: "annotateSet",
-    wanted: { [setAnnotation.releasedVmNames]: left.length === 0 ? null : writeDeleteList(left) },
-  });
+  draft.do(
+    // Their names may be wanted again by now: nobody must look for their copies under the old one.
+    { kind: "persistStatus" },
+    {
+      kind: "annotateSet",
+      wanted: { [setAnnotation.releasedVmNames]: left.length === 0 ? null : writeDeleteList(left) },
+    },
+  );
 }
 
 /** Machines that the spec no longer asks for and that have no pod to give up, but may have a copy. */
@@ -56,30 +60,30 @@ function forsaken(draft: Draft): readonly string[] {
   return [...leaving, ...gone].filter((name) => !wanted.has(name) && !known.includes(name));
 }
 
-/**
- * The steps that give machines up: their names are noted before their pods go. Called without machines it notes those
- * that went by themselves.
- */
+/** Notes machines that went by themselves, in a round of its own: no status forgets them before. False: there are none. */
+export function noteForsaken(draft: Draft): boolean {
+  const names = forsaken(draft);
+  if (names.length > 0) draft.do(noteOf(draft, names));
+  return names.length > 0;
+}
+
+/** The steps that give machines up: their names are noted before their pods go. */
 export function giveUp(draft: Draft, machines: readonly Machine[], why: string): void {
   const managed = machines.filter((machine) => machine.vm.managed && machine.role !== "warm");
-  const alone = forsaken(draft);
-  if (managed.length + alone.length > 0) {
-    const names = extendDeleteList(draft.world.set.metadata.annotations, [
-      ...managed.map((machine) => machine.vm.vmName),
-      ...alone,
-    ]);
-    // One that is awake may be evicted at this very moment, and then its kubelet leaves a copy too.
-    const given = [...managed.map(({ vm }) => vm.vmName), ...alone];
-    const released = writeDeleteList([...releasedNames(draft), ...given]);
-    draft.do({
-      kind: "annotateSet",
-      wanted: {
-        [setAnnotation.deleteVmNames]: writeDeleteList(names),
-        [setAnnotation.releasedVmNames]: released,
-      },
-    });
-  } else planReleased(draft); // in a round of its own: its note knows nothing of names that are noted now
-  // The status forgets them only now that they are noted.
-  if (alone.length > 0) draft.do({ kind: "persistStatus" });
+  const names = managed.map(({ vm }) => vm.vmName);
+  // One that is awake may be evicted at this very moment, and then its kubelet leaves a copy too.
+  if (names.length > 0) draft.do(noteOf(draft, names));
+  else planReleased(draft); // in a round of its own: its note knows nothing of names that are noted now
   for (const machine of machines) draft.do({ kind: "deletePod", machine, why });
+}
+
+function noteOf(draft: Draft, names: readonly string[]): Action {
+  const { annotations } = draft.world.set.metadata;
+  return {
+    kind: "annotateSet",
+    wanted: {
+      [setAnnotation.deleteVmNames]: writeDeleteList(extendDeleteList(annotations, names)),
+      [setAnnotation.releasedVmNames]: writeDeleteList([...releasedNames(draft), ...names]),
+    },
+  };
 }

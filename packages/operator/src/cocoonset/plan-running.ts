@@ -79,8 +79,6 @@ function planNewMain(draft: Draft, migration: Migration): boolean {
   const free = restore ? preferred(hint || start.node) : { kind: "anywhere" as const };
   const placement =
     migration.pinnedTo === "" ? free : { kind: "required" as const, node: migration.pinnedTo };
-  // Phases are memory: what is about to happen is written down first.
-  if (restore) draft.do({ kind: "persistStatus" });
   createFrom(draft, main, { placement, restore });
   return restore;
 }

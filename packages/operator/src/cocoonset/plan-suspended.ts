@@ -9,7 +9,7 @@ import type { Draft, SetPlan } from "./draft.ts";
 import type { Member } from "./members.ts";
 import { isLeaving, machineOf } from "./phase.ts";
 import { bootsFresh } from "./plan-creation.ts";
-import { giveUp } from "./plan-leftovers.ts";
+import { planReleased } from "./plan-leftovers.ts";
 import { requiredNode } from "./pod-template.ts";
 import { proveAsleep } from "./proof.ts";
 import { planSleepKeys } from "./wishes.ts";
@@ -31,7 +31,7 @@ export function planSuspended(draft: Draft): SetPlan {
       why: "it cannot start any more, and there is nothing of it to keep",
     });
   const sleepers = managed.filter((machine) => !useless.includes(machine));
-  giveUp(draft, [], "");
+  planReleased(draft);
   const mainSettled = planAbsentMain(draft);
   planSleepKeys(draft, sleepers, { suspended: true, leaving: false });
   const waiting = sleepers.filter(

@@ -6,13 +6,14 @@ import { table } from "../testing/plan-table.ts";
 const suspend = { suspend: true };
 const awake = { state: "ready" };
 const asleep = { state: "hibernated", digest };
+const waking = { state: "creating", digest };
 
 table("waking", [
   {
     row: "a kept seat loses the key",
     pods: { 0: "asleep" },
     status: memory("Suspended", { 0: asleep }),
-    does: ["wake a-0"],
+    does: ["persistStatus", "wake a-0"],
     phase: "Running",
   },
   {
@@ -34,6 +35,20 @@ table("waking", [
     status: memory("Suspended"),
     tags: { 0: null },
     does: ["create a-0"],
+    phase: "Waking",
+  },
+  {
+    row: "no copy of what was woken: it was awake when its end came",
+    status: memory("Waking", { 0: waking }),
+    tags: { 0: null },
+    does: ["create a-0"],
+    phase: "Waking",
+  },
+  {
+    row: "the copy of what was woken: it never came so far",
+    status: memory("Waking", { 0: waking }),
+    tags: { 0: digest },
+    does: ["persistStatus", "create a-0 restore"],
     phase: "Waking",
   },
   {
@@ -160,7 +175,7 @@ table("hibernations", [
     pods: { 0: { how: "asleep", annotations: { [annotation.hibernateReason]: "hibernation" } } },
     tags: { 0: digest },
     hibernations: { 0: { desire: "Wake", status: { phase: "Hibernated" } } },
-    does: ["wake a-0"],
+    does: ["persistStatus", "wake a-0"],
   },
   {
     row: "a wake that was done is not done again",
@@ -202,7 +217,7 @@ table("hibernations", [
     row: "one that a set of the Go operator left is removed",
     pods: { 0: { how: "asleep", annotations: { [annotation.hibernateReason]: undefined } } },
     status: memory("Suspended", { 0: asleep }),
-    does: ["wake a-0"],
+    does: ["persistStatus", "wake a-0"],
   },
   {
     row: "a pod recreated under a hibernation sleeps on from its copy",

@@ -360,7 +360,7 @@ table("schedule and idleness", [
     pods: { 0: { how: "asleep", annotations: { [annotation.hibernateReason]: "idle" } } },
     tags: { 0: digest },
     hibernations: { 0: { desire: "Wake" } },
-    does: ["wake a-0"],
+    does: ["persistStatus", "wake a-0"],
   },
 ]);
 
@@ -438,4 +438,22 @@ test("a sleeping copy that was found after a wake is remembered as sleep, not as
   });
   const [main] = statusOf(world, planSet(world)).agents ?? [];
   assert.deepEqual([main?.lifecycleState, main?.snapshotDigest], ["hibernated", digest]);
+});
+
+test("the status says that a machine is being woken before it is, and no longer that it sleeps", () => {
+  const sleeping = memory("Suspended", { 0: { state: "hibernated", digest } });
+  const stateOf = (input: WorldInput) => {
+    const world = worldOf(input);
+    const [main] = statusOf(world, planSet(world)).agents ?? [];
+    return [main?.lifecycleState, main?.snapshotDigest];
+  };
+  assert.deepEqual(stateOf({ status: sleeping, pods: { 0: "asleep" } }), ["creating", digest]);
+  assert.deepEqual(stateOf({ status: sleeping, tags: { 0: digest } }), ["creating", digest]);
+  const suspended = { spec: { suspend: true }, status: sleeping, pods: { 0: "asleep" as const } };
+  assert.deepEqual(stateOf(suspended), ["hibernated", digest]);
+  const waking = memory("Waking", { 0: { state: "creating", digest } });
+  const unknown = { status: waking, tags: { 0: new Error("down") } };
+  assert.deepEqual(stateOf(unknown), ["creating", digest], "nobody could be asked");
+  const another = { status: waking, tags: { 0: otherDigest } };
+  assert.deepEqual(stateOf(another), ["creating", digest], "what is there is not what it slept in");
 });

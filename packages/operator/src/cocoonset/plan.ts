@@ -8,6 +8,7 @@ import { parseDuration } from "@cocoon/core";
 import { Draft, type SetPlan } from "./draft.ts";
 import { allMembers, keyOfSet } from "./members.ts";
 import { planDeletion } from "./plan-deletion.ts";
+import { noteForsaken } from "./plan-leftovers.ts";
 import { planRunning } from "./plan-running.ts";
 import { planSuspended } from "./plan-suspended.ts";
 import { restingPhase } from "./phase.ts";
@@ -24,6 +25,7 @@ export function planSet(world: World): SetPlan {
     return draft.finish(restingPhase(world));
   }
   if (!hasFinalizer(set, finalizer.cocoonSet)) draft.do({ kind: "addFinalizer" });
+  if (noteForsaken(draft)) return draft.finish(set.status?.phase ?? "Pending");
   noteNameTroubles(draft);
   planRetention(draft);
   const schedule = readSchedule(world);

@@ -119,7 +119,8 @@ function toolboxEntries(world: World, plan: SetPlan): ToolboxStatus[] {
 }
 
 function machineFields(machine: Machine, plan: SetPlan) {
-  const { podName, vm, runtime, pod, node, ready, lifecycle } = machine;
+  const { podName, vm, runtime, pod, node, ready } = machine;
+  const state = livingState(machine, plan);
   const digest = plan.digests.get(vm.vmName);
   return {
     podName,
@@ -129,9 +130,19 @@ function machineFields(machine: Machine, plan: SetPlan) {
     phase: pod.status?.phase ?? "Pending",
     ...(node === "" ? {} : { nodeName: node }),
     ready,
-    ...(lifecycle.state === "" ? {} : { lifecycleState: lifecycle.state }),
+    ...(state === "" ? {} : { lifecycleState: state }),
     ...(digest === undefined ? {} : { snapshotDigest: digest }),
   };
+}
+
+/** What its kubelet reported, unless that is about a sleep which is over. */
+function livingState(
+  { vm, lifecycle, sleepKey, restoreMarked }: Machine,
+  plan: SetPlan,
+): LifecycleState | "" {
+  const woken = plan.waking.has(vm.vmName) || !sleepKey;
+  const sleeps = lifecycle.state === "hibernated" || (lifecycle.state === "" && restoreMarked);
+  return woken && sleeps ? "creating" : lifecycle.state;
 }
 
 function podlessFields(world: World, plan: SetPlan, { vmName }: Member) {
@@ -148,9 +159,17 @@ function podlessFields(world: World, plan: SetPlan, { vmName }: Member) {
 
 /** A copy that its machine woke from and went on is not what the machine sleeps in; without a copy nobody knows yet. */
 function podlessState(world: World, plan: SetPlan, vmName: string): LifecycleState {
-  if (!plan.digests.has(vmName))
-    return rememberedMachines(world.set).get(vmName)?.awake ? "ready" : "hibernating";
+  const remembered = rememberedMachines(world.set).get(vmName);
+  if (!plan.digests.has(vmName)) return remembered?.awake ? "ready" : "hibernating";
+  if (plan.waking.has(vmName)) return "creating";
+  if (remembered?.waking && !isProven(world, plan, vmName)) return "creating";
   return isSuperseded(world, plan, vmName) ? "ready" : "hibernated";
+}
+
+/** The registry was asked, and has what is remembered. */
+function isProven({ tags }: World, { digests }: SetPlan, vmName: string): boolean {
+  const tag = tags.get(vmName);
+  return tag?.kind === "there" && tag.digest === digests.get(vmName);
 }
 
 /** Awake was the last that was seen of it, and this is the copy it had woken from. */

@@ -120,7 +120,10 @@ export function planSleepKeys(draft: Draft, machines: readonly Machine[], contex
   for (const machine of machines) {
     const leftMs = machine.sleepKey ? undefined : idleLeftMs(machine, draft.world);
     if (leftMs !== undefined && leftMs > 0) draft.lookAgain(leftMs);
-    const changes = sleepChanges(machine, wishOf(machine, draft.world, context), draft);
-    if (changes) draft.do({ kind: "changePod", machine, annotations: changes });
+    const wish = wishOf(machine, draft.world, context);
+    const changes = sleepChanges(machine, wish, draft);
+    if (!changes) continue;
+    if (wish.kind === "awake" && draft.digests.has(machine.vm.vmName)) draft.wakes(machine.vm.vmName);
+    draft.do({ kind: "changePod", machine, annotations: changes });
   }
 }

@@ -46,6 +46,8 @@ export interface Remembered {
   readonly vmName: string;
   readonly asleep: boolean;
   readonly awake: boolean;
+  /** Was to come back from its copy. */
+  readonly waking: boolean;
   readonly snapshotDigest: string;
   readonly node: string;
 }
@@ -63,6 +65,7 @@ export function rememberedMachines({ status }: CocoonSet): ReadonlyMap<string, R
                 vmName,
                 asleep: lifecycleState === "hibernated",
                 awake: lifecycleState === "ready",
+                waking: lifecycleState === "creating" && snapshotDigest !== "",
                 snapshotDigest,
                 node: nodeName,
               },
