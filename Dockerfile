@@ -18,6 +18,7 @@ RUN mkdir -p image/usr/local && cp -a out/cocoon-*-linux-*/. image/usr/local/
 # libc and libstdc++, certificates of the public authorities, a user that is not root; nothing else.
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /src/image/ /
-ENV PATH=/usr/local/bin:/usr/bin:/bin
+# Threads share two heaps of the C library: each of its own would keep what it once needed.
+ENV PATH=/usr/local/bin:/usr/bin:/bin MALLOC_ARENA_MAX=2
 USER 65532:65532
 CMD ["cocoonctl", "--help"]

@@ -110,11 +110,11 @@ async function replacements(flavour: Flavour): Promise<Replacement[]> {
     },
     {
       file: "packages/cli/src/parts/part.ts",
-      from: '["--max-semi-space-size=4", join(packages, name, "src", "main.ts"), ...args]',
+      from: '["--max-semi-space-size=2", join(packages, name, "src", "main.ts"), ...args]',
       to:
         flavour === "executable"
           ? `[${programOf}, ...args]`
-          : `["--max-semi-space-size=4", join(import.meta.dirname, ${programOf} + ".mjs"), ...args]`,
+          : `["--max-semi-space-size=2", join(import.meta.dirname, ${programOf} + ".mjs"), ...args]`,
     },
   ];
 }

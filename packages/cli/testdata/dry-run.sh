@@ -26,9 +26,10 @@
 
 # registry: keeps sleeping machines and images
 NODE_COMPILE_CACHE=/state/parts/compiled \
+MALLOC_ARENA_MAX=2 \
 EPOCH_REGISTRY_TOKEN=... \
 node \
-  --max-semi-space-size=4 \
+  --max-semi-space-size=2 \
   /source/packages/registry/src/main.ts \
   serve \
   --addr=127.0.0.1:5000 \
@@ -109,6 +110,7 @@ node \
 
 # operator: keeps CocoonSets and CocoonHibernations as asked
 NODE_COMPILE_CACHE=/state/parts/compiled \
+MALLOC_ARENA_MAX=2 \
 KUBECONFIG=/state/parts/identities/cocoon-operator.kubeconfig \
 POD_NAMESPACE=cocoon-system \
 METRICS_ADDR=127.0.0.1:8080 \
@@ -117,15 +119,16 @@ OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
 EPOCH_TOKEN=... \
 node \
-  --max-semi-space-size=4 \
+  --max-semi-space-size=2 \
   /source/packages/operator/src/main.ts &
 
 # colocation: batch pods, quotas, reservations, as Koordinator's webhooks
 NODE_COMPILE_CACHE=/state/parts/compiled \
+MALLOC_ARENA_MAX=2 \
 KUBECONFIG=/state/parts/identities/cocoon-colocation.kubeconfig \
 POD_NAMESPACE=cocoon-colocation \
 node \
-  --max-semi-space-size=4 \
+  --max-semi-space-size=2 \
   /source/packages/colocation/src/main.ts \
   --webhook-bind=127.0.0.1 \
   --webhook-host=127.0.0.1 \
@@ -136,6 +139,7 @@ node \
 
 # vk-node-1: a node whose pods are machines
 NODE_COMPILE_CACHE=/state/parts/compiled \
+MALLOC_ARENA_MAX=2 \
 PATH=/bin \
 KUBECONFIG=/state/parts/identities/vk-cocoon.kubeconfig \
 VK_NODE_NAME=cocoon-1 \
@@ -152,11 +156,12 @@ OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
 EPOCH_TOKEN=... \
 node \
-  --max-semi-space-size=4 \
+  --max-semi-space-size=2 \
   /source/packages/vk/src/main.ts &
 
 # vk-node-2: a node whose pods are machines
 NODE_COMPILE_CACHE=/state/parts/compiled \
+MALLOC_ARENA_MAX=2 \
 PATH=/bin \
 KUBECONFIG=/state/parts/identities/vk-cocoon.kubeconfig \
 VK_NODE_NAME=cocoon-2 \
@@ -173,13 +178,14 @@ OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
 EPOCH_TOKEN=... \
 node \
-  --max-semi-space-size=4 \
+  --max-semi-space-size=2 \
   /source/packages/vk/src/main.ts &
 
 # Step 4: webhook
 
 # webhook: gives machines their names and nodes, checks what is asked for
 NODE_COMPILE_CACHE=/state/parts/compiled \
+MALLOC_ARENA_MAX=2 \
 KUBECONFIG=/state/parts/identities/cocoon-webhook.kubeconfig \
 LISTEN_ADDR=127.0.0.1:8443 \
 METRICS_ADDR=127.0.0.1:9090 \
@@ -189,5 +195,5 @@ OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
 EPOCH_TOKEN=... \
 node \
-  --max-semi-space-size=4 \
+  --max-semi-space-size=2 \
   /source/packages/webhook/src/main.ts &

@@ -51,16 +51,19 @@ export function sourceFile(...names: readonly string[]): string {
 /** Node with one of our programs. */
 export function programArguments(name: ProgramPackage, ...args: readonly string[]): readonly string[] {
   // Most of what a part allocates dies at once: a small nursery keeps its memory small.
-  return ["--max-semi-space-size=4", join(packages, name, "src", "main.ts"), ...args];
+  return ["--max-semi-space-size=2", join(packages, name, "src", "main.ts"), ...args];
 }
 
 export function registryAddress({ ports }: Pick<PartContext, "ports">): string {
   return `${loopback}:${ports.registry}`;
 }
 
-/** Compiled code is kept, so that parts start faster and without the compiler in memory. */
+/**
+ * Compiled code is kept, so that parts start faster and without the compiler in memory. Threads share two heaps of the C
+ * library instead of having one each, which would keep what they once needed.
+ */
 export function programEnvironment({ directory }: Pick<PartContext, "directory">): Record<string, string> {
-  return { NODE_COMPILE_CACHE: join(directory, "compiled") };
+  return { NODE_COMPILE_CACHE: join(directory, "compiled"), MALLOC_ARENA_MAX: "2" };
 }
 
 /** How a part reaches the registry. */

@@ -1,7 +1,7 @@
 /** Commands in guests without agent, by SSH over a connection that the runtime dials. Keys first, password if set. */
 import { Fault, messageOf } from "@cocoon/core";
 import type { CommandIo } from "@cocoon/kubelet";
-import { Client, type ClientChannel, type ConnectConfig } from "ssh2";
+import type { Client, ClientChannel, ConnectConfig } from "ssh2";
 import type { GuestCommand } from "./command.ts";
 import { shellWords } from "./shell-words.ts";
 import { drain, feed } from "./streams.ts";
@@ -23,7 +23,9 @@ export async function execBySsh(target: GuestCommand, io: CommandIo): Promise<nu
       "the guest has no agent, and no SSH login is configured; set VK_SSH_KEY or VK_SSH_PASSWORD",
     );
   const sock = await runtime.dial(vmId, sshPort, { signal: io.signal });
-  const client = new Client();
+  // Loaded when it is needed: most nodes run for days before anybody comes by SSH.
+  const ssh2 = await import("ssh2");
+  const client = new ssh2.default.Client();
   const hangUp = () => client.end();
   io.signal.addEventListener("abort", hangUp, { once: true });
   try {
