@@ -4,7 +4,7 @@
  * second (open loop). Beside it, in the same run, a webhook made with controller-runtime that decides nothing: what is
  * above it is the price of the rules. Server and load generator have a core each.
  *
- *   --rounds N      measurements of each kind (3); the order alternates
+ *   --rounds N      measurements of each kind (5); the order alternates
  *   --seconds N     length of one measurement (3)
  *   --rate N        fixed rate (1000)
  */
@@ -19,12 +19,14 @@ import { released } from "./support/released.ts";
 
 const { values } = parseArgs({
   options: {
-    rounds: { type: "string", default: "3" },
+    rounds: { type: "string", default: "5" },
     seconds: { type: "string", default: "3" },
     rate: { type: "string", default: "1000" },
   },
 });
 const connections = 64;
+/** As deploy/colocation starts it. */
+const nodeOptions = ["--max-semi-space-size=4"];
 await measureAll();
 
 interface Subject {
@@ -45,7 +47,13 @@ async function measureAll(): Promise<void> {
     const bodyFile = join(place, "pod.json");
     writeFileSync(bodyFile, podReviewText(3000));
     const program = await released("colocation-server", "bench/colocation/server.ts");
-    await using ours = await startPeer("ours", (at) => [process.execPath, program, String(at), place]);
+    await using ours = await startPeer("ours", (at) => [
+      process.execPath,
+      ...nodeOptions,
+      program,
+      String(at),
+      place,
+    ]);
     await using echo = await startPeer("echo", (at) => [echoProgram, `-port=${at}`, `-cert-dir=${place}`]);
     const subjects: readonly Subject[] = [
       { name: "mutatePod50Profiles", peer: ours, path: "/mutate-pod?timeout=10s" },

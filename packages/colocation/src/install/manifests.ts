@@ -100,7 +100,12 @@ function container(): object {
     name: "webhook",
     image: "cocoon-colocation:0.1.0",
     args: [`--feature-gates=${gates}`],
-    env: [fieldEnv("POD_NAMESPACE", "metadata.namespace"), fieldEnv("POD_NAME", "metadata.name")],
+    env: [
+      fieldEnv("POD_NAMESPACE", "metadata.namespace"),
+      fieldEnv("POD_NAME", "metadata.name"),
+      // Reviews die young: a small nursery takes a third less memory under load.
+      { name: "NODE_OPTIONS", value: "--max-semi-space-size=4" },
+    ],
     ports: [
       { name: "webhook", containerPort: 9443 },
       { name: "metrics", containerPort: 8080 },
