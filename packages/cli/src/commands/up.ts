@@ -116,10 +116,7 @@ async function showOne(title: string, work: (tell: (text: string) => void) => Pr
       title,
       task: async (_context, shown) => {
         try {
-          await work((text) => {
-            const told = `${title} (${text})`;
-            if (shown.title !== told) shown.title = told;
-          });
+          await work(teller(title, shown));
         } catch (error) {
           failures.push(error);
           throw error;
@@ -128,6 +125,20 @@ async function showOne(title: string, work: (tell: (text: string) => void) => Pr
     },
   ]);
   if (failures.length > 0) throw failures[0];
+}
+
+/** Where no line can be written anew, what takes long says now and then how far it is. */
+const logEveryMs = 15_000;
+
+function teller(title: string, shown: { title?: unknown }): (text: string) => void {
+  let loggedAt = performance.now();
+  return (text) => {
+    const told = `${title} (${text})`;
+    if (shown.title !== told) shown.title = told;
+    if (process.stdout.isTTY || performance.now() - loggedAt < logEveryMs) return;
+    loggedAt = performance.now();
+    process.stdout.write(`  ${text}\n`);
+  };
 }
 
 type Settings = Pick<PlatformRequest, "apiserverPort" | "settings" | "bare">;
@@ -172,6 +183,7 @@ async function findBinaries(options: UpOptions, signal: AbortSignal): Promise<Bi
       installAllowed: options.install && !process.env["COCOON_NO_INSTALL"],
       onProgress: (program, text) => tell(`${program}: ${text}`),
     });
+    tell("all there");
   });
   if (!found) throw new Fault("internal", "no programs were found, and nothing says why");
   return found;
