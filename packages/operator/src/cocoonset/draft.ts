@@ -81,7 +81,7 @@ export class Draft {
   readonly troubles: Trouble[] = [];
   readonly conditions: ConditionReport[] = [];
   readonly digests: Map<string, string>;
-  readonly #waking = new Set<string>();
+  readonly waking = new Set<string>();
   readonly #asks = new Set<string>();
   #lookAgainMs: number | undefined;
   #retry = false;
@@ -122,8 +122,8 @@ export class Draft {
    * must know that the machine was awake when its end came.
    */
   wakes(vmName: string): void {
-    if (this.#waking.size === 0) this.actions.unshift({ kind: "persistStatus" });
-    this.#waking.add(vmName);
+    if (this.waking.size === 0) this.actions.unshift({ kind: "persistStatus" });
+    this.waking.add(vmName);
   }
 
   tell(type: Happening["type"], reason: string, message: string): void {
@@ -145,7 +145,7 @@ export class Draft {
       troubles,
       conditions,
       digests,
-      waking: this.#waking,
+      waking: this.waking,
       phase,
       asks: [...this.#asks],
       lookAgainMs: this.#lookAgainMs,

@@ -19,12 +19,13 @@ function isAtRest(machine: Machine | undefined): boolean {
   return machine !== undefined && (machine.ready || machine.asleep);
 }
 
-export function restingPhase(world: World): SetPhase {
-  const main = machineOf(world, world.members.main);
-  if (main?.failed) return "Failed";
-  if (!isAtRest(main)) return "Pending";
-  const others = allMembers(world.members).slice(1);
-  return others.every((member) => isAtRest(machineOf(world, member))) ? "Running" : "Scaling";
+/** `waking`: names of machines that sleep still and are woken now. */
+export function restingPhase(world: World, waking: ReadonlySet<string> = new Set()): SetPhase {
+  const rests = (member: Member) => !waking.has(member.vmName) && isAtRest(machineOf(world, member));
+  const [main, ...others] = allMembers(world.members);
+  if (main && machineOf(world, main)?.failed) return "Failed";
+  if (!main || !rests(main)) return "Pending";
+  return others.every(rests) ? "Running" : "Scaling";
 }
 
 /** Machines of the set that are wanted and are neither ready nor asleep on request. */

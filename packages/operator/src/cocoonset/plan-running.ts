@@ -104,7 +104,7 @@ interface Movements {
 }
 
 function runningPhase(draft: Draft, { migration, restoring }: Movements): SetPhase {
-  const resting = restingPhase(draft.world);
+  const resting = restingPhase(draft.world, draft.waking);
   if (migration.busy) return "Migrating";
   if (resting === "Failed") return "Failed";
   return isWaking(draft, restoring) ? "Waking" : resting;

@@ -14,7 +14,7 @@ table("waking", [
     pods: { 0: "asleep" },
     status: memory("Suspended", { 0: asleep }),
     does: ["persistStatus", "wake a-0"],
-    phase: "Running",
+    phase: "Pending",
   },
   {
     row: "a released seat: the copy is looked up",

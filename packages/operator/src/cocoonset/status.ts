@@ -49,7 +49,7 @@ export function statusOf(world: World, plan: SetPlan): CocoonSetStatus {
     subAgents: living.filter(({ role }) => role === "sub-agent").length,
     selector: subAgentSelector(set.metadata.name ?? ""),
     hibernatedMachines:
-      living.filter(({ asleep }) => asleep).length +
+      living.filter(({ asleep, vm }) => asleep && !plan.waking.has(vm.vmName)).length +
       podless(world, plan).filter(({ vmName }) => podlessState(world, plan, vmName) === "hibernated").length,
   };
 }
