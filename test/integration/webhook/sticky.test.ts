@@ -1,7 +1,7 @@
 /** Machines' pods through a real API server, made by the real controllers, admitted by two replicas of the webhook. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { annotation, workloadAnnotation } from "@cocoon/contract";
+import { annotation, hostTaint, workloadAnnotation } from "@cocoon/contract";
 import { nodes, pods } from "@cocoon/kube";
 import { eventually, ownControlPlane, seededRandom, testSeed } from "@cocoon/testkit";
 import { startTestNodes, type TestNodes } from "./nodes.ts";
@@ -18,6 +18,15 @@ before(async () => {
   const cluster = stack.use(await ownControlPlane());
   world = stack.use(await buildWorld(cluster));
   hosts = stack.use(await startTestNodes({ client: world.client, names: ["node-a", "node-b", "node-c"] }));
+  // New nodes count as not ready until the controllers have seen their status.
+  await eventually(async () => {
+    const { items } = await world.client.list(nodes, { signal });
+    const taints = items.map(({ spec }) => spec?.taints?.map(({ key }) => key));
+    assert.deepEqual(
+      taints,
+      items.map(() => [hostTaint.key]),
+    );
+  }, patient);
   await Promise.all([world.addReplica("one"), world.addReplica("two")]);
 });
 
