@@ -42,6 +42,7 @@ const concurrency = 64;
 const deploymentCount = 20;
 /** As deploy/webhook starts it. */
 const nodeOptions = ["--max-semi-space-size=4", "--max-old-space-size=384"];
+const webhook = await released("cocoon-webhook", "packages/webhook/src/main.ts");
 const root = join(import.meta.dirname, "..");
 const signal = new AbortController().signal;
 
@@ -107,7 +108,6 @@ type Server = Peer & { readonly metricsPort: number };
 
 async function startServer(name: "ours" | "plain", cluster: TestCluster): Promise<Server> {
   const metricsPort = await freePort();
-  const program = await released("cocoon-webhook", "packages/webhook/src/main.ts");
   const peer = await startPeer(name, (port) =>
     name === "plain"
       ? [
@@ -120,7 +120,7 @@ async function startServer(name: "ours" | "plain", cluster: TestCluster): Promis
       : [
           process.execPath,
           ...nodeOptions,
-          program,
+          webhook,
           `--kubeconfig=${cluster.kubeconfigPath}`,
           `--listen-addr=127.0.0.1:${port}`,
           `--metrics-addr=127.0.0.1:${metricsPort}`,

@@ -86,16 +86,19 @@ export class WorkerPool implements AsyncDisposable {
     clearTimeout(this.#idle);
     const gone = new Fault("unavailable", "the worker threads were stopped");
     for (const job of this.#queue.splice(0)) job.settle(gone);
-    await this.#endThreads(gone);
-  }
-
-  async #endThreads(reason: Fault): Promise<void> {
     await Promise.all(
       this.#threads.splice(0).map(async ({ worker, running }) => {
         await worker.terminate();
-        for (const job of running.values()) job.settle(reason);
+        for (const job of running.values()) job.settle(gone);
       }),
     );
+  }
+
+  /** Called when nothing runs. */
+  #endSoon(): void {
+    this.#idle = setTimeout(() => {
+      for (const { worker } of this.#threads.splice(0)) void worker.terminate();
+    }, this.#idleMs).unref();
   }
 
   #dispatch(): void {
@@ -137,11 +140,7 @@ export class WorkerPool implements AsyncDisposable {
     if (thread.running.size === 0) thread.worker.unref(); // an idle pool keeps no program alive
     job?.settle(answer);
     this.#dispatch();
-    if (this.#queue.length === 0 && this.#threads.every(({ running }) => running.size === 0))
-      this.#idle = setTimeout(
-        () => void this.#endThreads(new Fault("internal", "an idle worker thread had work")),
-        this.#idleMs,
-      ).unref();
+    if (this.#threads.every(({ running }) => running.size === 0)) this.#endSoon();
   }
 
   #lost(thread: Thread, fault: Fault): void {
