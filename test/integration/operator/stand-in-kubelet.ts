@@ -3,26 +3,12 @@
  * look, its snapshot a manifest that carries the counter. It notes whatever must never happen: a machine that starts
  * empty although a copy of it sleeps, or that comes back older than it was.
  */
-import {
-  annotation,
-  hibernateTag,
-  latestTag,
-  manifestAnnotation,
-  mediaType,
-  nodeLabel,
-} from "@cocoon/contract";
+import { annotation, hibernateTag, latestTag, nodeLabel } from "@cocoon/contract";
 import { isFault, messageOf, silentLogger, sleep } from "@cocoon/core";
-import {
-  leases,
-  namespaces,
-  nodes,
-  openCaches,
-  pods,
-  type KubeConnection,
-  type Node,
-  type Pod,
-} from "@cocoon/kube";
+import { openCaches, pods, type KubeConnection, type Pod } from "@cocoon/kube";
 import { deleteByDigest, type Registry, type Repository } from "@cocoon/oci";
+import { copyOf, pushCopy } from "./stand-in-copies.ts";
+import { startStandInNodes } from "./stand-in-nodes.ts";
 
 export interface StandInOptions {
   readonly connection: KubeConnection;
@@ -41,8 +27,6 @@ interface Vm {
   readonly node: string;
   counter: number;
 }
-
-const emptyConfig = Buffer.from("{}");
 
 export class StandInKubelet implements AsyncDisposable {
   readonly vms = new Map<string, Vm>();
@@ -68,8 +52,10 @@ export class StandInKubelet implements AsyncDisposable {
   }
 
   async start(): Promise<this> {
-    const { connection, nodeNames, namespace } = this.#options;
-    for (const name of nodeNames) await this.#register(name);
+    const { connection, nodeNames, namespace, pool, bindsPods } = this.#options;
+    this.#stack.use(
+      await startStandInNodes({ connection, pool, nodeNames, withoutControllers: Boolean(bindsPods) }),
+    );
     const caches = this.#stack.use(openCaches({ client: connection, log: silentLogger }));
     const cache = caches.open(pods, namespace ? { namespace } : {});
     this.#lookUp = (key) => cache.get(splitKey(key));
@@ -80,7 +66,6 @@ export class StandInKubelet implements AsyncDisposable {
       }),
     );
     await cache.synced({ signal: this.#signal });
-    void this.#heartbeat();
     return this;
   }
 
@@ -100,71 +85,6 @@ export class StandInKubelet implements AsyncDisposable {
     await this.#stack.disposeAsync();
   }
 
-  async #register(name: string): Promise<void> {
-    const { connection, pool } = this.#options;
-    const node: Node = {
-      metadata: { name, labels: { "kubernetes.io/hostname": name, [nodeLabel.pool]: pool } },
-      spec: { taints: [{ key: "virtual-kubelet.io/provider", value: "cocoon", effect: "NoSchedule" }] },
-    };
-    const made = await connection.create(nodes, node, { signal: this.#signal });
-    const amounts = { cpu: "4000", memory: "64Ti", pods: "100000", "ephemeral-storage": "64Ti" };
-    const now = new Date().toISOString();
-    const conditions = [
-      {
-        type: "Ready",
-        status: "True",
-        reason: "Up",
-        message: "",
-        lastHeartbeatTime: now,
-        lastTransitionTime: now,
-      },
-    ];
-    const status = { capacity: amounts, allocatable: amounts, conditions };
-    await connection.patch(
-      nodes,
-      { key: { name }, patch: { type: "merge", body: { status } } },
-      { signal: this.#signal, subresource: "status" },
-    );
-    const owner = { apiVersion: "v1", kind: "Node", name, uid: made.metadata.uid ?? "" };
-    await this.#ensureLeaseNamespace();
-    await connection.create(
-      leases,
-      {
-        metadata: { namespace: "kube-node-lease", name, ownerReferences: [owner] },
-        spec: { holderIdentity: name, leaseDurationSeconds: 40, renewTime: microNow() },
-      },
-      { signal: this.#signal },
-    );
-    // The node lifecycle controller adds not-ready first; it goes when the controller has seen the status.
-    this.#stack.defer(async () => {
-      const quiet = { signal: AbortSignal.timeout(10_000) };
-      await connection.delete(nodes, { name }, quiet).catch(() => undefined);
-    });
-  }
-
-  /** Made by the controller manager, where one runs. */
-  async #ensureLeaseNamespace(): Promise<void> {
-    if (!this.#options.bindsPods) return;
-    const made = this.#options.connection.create(
-      namespaces,
-      { metadata: { name: "kube-node-lease" } },
-      { signal: this.#signal },
-    );
-    await made.catch((error: unknown) => {
-      if (!isFault(error, "alreadyExists")) throw error;
-    });
-  }
-
-  async #heartbeat(): Promise<void> {
-    const { connection, nodeNames } = this.#options;
-    while (await sleep(8_000, { signal: this.#signal }))
-      for (const name of nodeNames) {
-        const patch = { type: "merge", body: { spec: { renewTime: microNow() } } } as const;
-        const key = { namespace: "kube-node-lease", name };
-        await connection.patch(leases, { key, patch }, { signal: this.#signal }).catch(() => undefined);
-      }
-  }
-
   #look(pod: Pod): void {
     const key = `${pod.metadata.namespace}/${pod.metadata.name}`;
     if (this.silent || this.#signal.aborted || !this.#isMine(pod)) return;
@@ -175,6 +95,15 @@ export class StandInKubelet implements AsyncDisposable {
       if (this.#again.delete(key) && next) this.#look(next);
     });
     this.#working.set(key, work);
+  }
+
+  /** Nothing of the pod changes when what it waits for is there. */
+  #lookAgain({ metadata: { namespace, name } }: Pod): void {
+    const timer = setTimeout(() => {
+      const pod = this.#lookUp(`${namespace}/${name}`);
+      if (pod) this.#look(pod);
+    }, 250);
+    this.#stack.defer(() => clearTimeout(timer));
   }
 
   #isMine({ spec, metadata }: Pod): boolean {
@@ -275,7 +204,7 @@ export class StandInKubelet implements AsyncDisposable {
   /** Restores what sleeps, forks, or starts empty; says when that must not be. */
   async #bringUp(pod: Pod, vmName: string): Promise<Vm | undefined> {
     const { annotations = {} } = pod.metadata;
-    const copy = await this.#copyOf(vmName, hibernateTag);
+    const copy = await copyOf(this.#repository(vmName), hibernateTag, this.#signal);
     const node = pod.spec?.nodeName ?? "";
     if (copy) {
       if (copy.counter < (this.#known.get(vmName) ?? 0))
@@ -302,6 +231,7 @@ export class StandInKubelet implements AsyncDisposable {
         [annotation.lifecycleState]: "creating",
         [annotation.lifecycleStateMessage]: message,
       });
+      this.#lookAgain(pod);
       return undefined;
     }
     if (main.node !== node)
@@ -333,14 +263,20 @@ export class StandInKubelet implements AsyncDisposable {
       return this.#publish(pod, failure);
     }
     let vm = this.vms.get(vmName);
-    const copy = vm ? undefined : await this.#copyOf(vmName, hibernateTag);
+    const copy = vm ? undefined : await copyOf(this.#repository(vmName), hibernateTag, this.#signal);
     if (!vm && !copy) {
       if (annotations[annotation.lifecycleState] === "hibernated")
         return void this.violations.push(`${vmName} sleeps, and its copy is gone`);
       vm = await this.#bringUp(pod, vmName);
       if (!vm) return;
     }
-    const digest = vm ? await this.#push(vmName, hibernateTag, vm.counter) : (copy?.digest ?? "");
+    const digest = vm
+      ? await pushCopy(this.#repository(vmName), {
+          tag: hibernateTag,
+          counter: vm.counter,
+          signal: this.#signal,
+        })
+      : (copy?.digest ?? "");
     this.vms.delete(vmName);
     await this.#report(pod, "asleep");
     await this.#publish(pod, {
@@ -359,12 +295,21 @@ export class StandInKubelet implements AsyncDisposable {
       ({ type, status }) => type === "DisruptionTarget" && status === "True",
     );
     if (vm && (annotations[annotation.hibernate] === "true" || disrupted))
-      await this.#push(vmName, hibernateTag, vm.counter);
+      await pushCopy(this.#repository(vmName), {
+        tag: hibernateTag,
+        counter: vm.counter,
+        signal: this.#signal,
+      });
     else if (vm) {
       const policy = annotations[annotation.snapshotPolicy] ?? "always";
       const wanted = policy === "always" || (policy === "main-only" && vmName.endsWith("-0"));
-      if (wanted) await this.#push(vmName, latestTag, vm.counter);
-      const stale = await this.#copyOf(vmName, hibernateTag);
+      if (wanted)
+        await pushCopy(this.#repository(vmName), {
+          tag: latestTag,
+          counter: vm.counter,
+          signal: this.#signal,
+        });
+      const stale = await copyOf(this.#repository(vmName), hibernateTag, this.#signal);
       if (stale && annotations[annotation.lifecycleState] === "ready")
         await deleteByDigest(this.#repository(vmName), stale.digest, { signal: this.#signal });
       this.#known.delete(vmName); // its end was asked for
@@ -384,7 +329,11 @@ export class StandInKubelet implements AsyncDisposable {
 
   /** Leaves a copy under any tag and takes the machine away, as an older kubelet did. */
   async pushCopy(vmName: string, tag: string): Promise<void> {
-    await this.#push(vmName, tag, this.vms.get(vmName)?.counter ?? 0);
+    await pushCopy(this.#repository(vmName), {
+      tag,
+      counter: this.vms.get(vmName)?.counter ?? 0,
+      signal: this.#signal,
+    });
     this.vms.delete(vmName);
   }
 
@@ -395,45 +344,6 @@ export class StandInKubelet implements AsyncDisposable {
 
   #repository(vmName: string): Repository {
     return this.#options.registry.repository(vmName);
-  }
-
-  async #push(vmName: string, tag: string, counter: number): Promise<string> {
-    const repository = this.#repository(vmName);
-    const config = {
-      mediaType: mediaType.snapshotConfig,
-      digest: `sha256:${emptyDigest}`,
-      size: emptyConfig.length,
-    };
-    const manifest = {
-      schemaVersion: 2,
-      mediaType: mediaType.ociManifest,
-      config,
-      layers: [],
-      annotations: { [manifestAnnotation.created]: new Date().toISOString(), counter: String(counter), tag },
-    };
-    const options = { signal: this.#signal };
-    await repository.putBlob(
-      { digest: config.digest, size: emptyConfig.length, open: () => once() },
-      options,
-    );
-    const body = { bytes: Buffer.from(JSON.stringify(manifest)), mediaType: mediaType.ociManifest };
-    return repository.putManifest(tag, body, options);
-  }
-
-  async #copyOf(
-    vmName: string,
-    tag: string,
-  ): Promise<{ readonly digest: string; readonly counter: number } | undefined> {
-    try {
-      const { digest, bytes } = await this.#repository(vmName).getManifest(tag, { signal: this.#signal });
-      const manifest = JSON.parse(Buffer.from(bytes).toString("utf8")) as {
-        annotations: Record<string, string>;
-      };
-      return { digest, counter: Number(manifest.annotations["counter"]) };
-    } catch (error) {
-      if (isFault(error, "notFound")) return undefined;
-      throw error;
-    }
   }
 
   async #reportGone(pod: Pod): Promise<void> {
@@ -486,17 +396,7 @@ export class StandInKubelet implements AsyncDisposable {
   }
 }
 
-const emptyDigest = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
-
-async function* once(): AsyncGenerator<Uint8Array> {
-  yield await Promise.resolve(emptyConfig);
-}
-
 function splitKey(key: string): { readonly namespace: string; readonly name: string } {
   const [namespace = "", name = ""] = key.split("/");
   return { namespace, name };
-}
-
-function microNow(): string {
-  return new Date().toISOString().replace("Z", "000Z");
 }
