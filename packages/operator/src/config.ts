@@ -2,7 +2,7 @@
 import { logLevels, optionType, type ConfigOf, type Program } from "@cocoon/core";
 import { kubeClientOptions } from "@cocoon/kube";
 import { credentialOptions } from "@cocoon/oci";
-import { z } from "zod";
+import * as z from "zod";
 
 /** As documented: a value that is no number means the default, one below 1 stops the start. */
 const concurrency = z

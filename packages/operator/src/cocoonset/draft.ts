@@ -113,6 +113,11 @@ export class Draft {
     return undefined;
   }
 
+  /** The status says so, whatever the registry says now: whoever wakes it in any way has to take that back first. */
+  isKnownAsleep(vmName: string): boolean {
+    return this.remembered.get(vmName)?.asleep ?? false;
+  }
+
   do(...actions: readonly Action[]): void {
     this.actions.push(...actions);
   }

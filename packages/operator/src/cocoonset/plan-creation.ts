@@ -94,7 +94,7 @@ export function createFrom(
   const staysAsleep = options.restore && hibernation !== undefined && demandOf(hibernation) === "sleep";
   // Phases are memory: what is about to happen is written down first.
   if (staysAsleep) draft.do({ kind: "persistStatus" });
-  else if (options.restore) draft.wakes(member.vmName);
+  else if (options.restore || draft.isKnownAsleep(member.vmName)) draft.wakes(member.vmName);
   const image = options.restore ? undefined : imageOfRebuild(draft, member);
   draft.do({
     kind: "createPod",

@@ -12,7 +12,7 @@
  */
 import { setAnnotation } from "@cocoon/contract";
 import { parseDuration } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import type { Machine } from "../machine.ts";
 import { demandOf } from "../wakes.ts";
 import type { Draft } from "./draft.ts";

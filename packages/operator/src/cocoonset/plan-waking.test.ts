@@ -63,7 +63,21 @@ table("waking", [
     status: memory("Suspended", { 0: asleep }),
     annotations: { [setAnnotation.bootFresh]: "a-0" },
     tags: { 0: null },
-    does: ["create a-0"],
+    does: ["persistStatus", "create a-0"],
+  },
+  {
+    row: "a newer copy than the one it was seen in: its kubelet wakes it, and it is known to sleep no longer",
+    status: memory("Suspended", { 0: asleep }),
+    tags: { 0: otherDigest },
+    does: ["persistStatus", "create a-0"],
+  },
+  {
+    row: "a sleep that could not be proven is over all the same before the key goes",
+    pods: { 0: { how: "asleep", annotations: { [annotation.snapshotDigest]: otherDigest } } },
+    status: memory("Suspended", { 0: asleep }),
+    tags: { 0: new Error("down") },
+    does: ["persistStatus", "wake a-0"],
+    trouble: "RegistryUnavailable",
   },
   {
     row: "a registry that does not answer creates nothing",

@@ -123,7 +123,9 @@ export function planSleepKeys(draft: Draft, machines: readonly Machine[], contex
     const wish = wishOf(machine, draft.world, context);
     const changes = sleepChanges(machine, wish, draft);
     if (!changes) continue;
-    if (wish.kind === "awake" && draft.digests.has(machine.vm.vmName)) draft.wakes(machine.vm.vmName);
+    const { vmName } = machine.vm;
+    if (wish.kind === "awake" && (draft.digests.has(vmName) || draft.isKnownAsleep(vmName)))
+      draft.wakes(vmName);
     draft.do({ kind: "changePod", machine, annotations: changes });
   }
 }
