@@ -18,7 +18,7 @@ import {
   type LifecycleStatus,
   type VmSpec,
 } from "@cocoon/contract";
-import { z } from "zod";
+import * as z from "zod";
 
 const pods = 10_000;
 const sets = 1_000;

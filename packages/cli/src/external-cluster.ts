@@ -3,7 +3,7 @@ import { rm } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { Fault, toFault, tryReadFile, writeFileAtomically } from "@cocoon/core";
 import { openKubeClient } from "@cocoon/kube";
-import { z } from "zod";
+import * as z from "zod";
 
 const externalSchema = z.object({
   server: z.string(),

@@ -12,7 +12,7 @@ import {
   type ResourceType,
 } from "@cocoon/kube";
 import { parseAllDocuments } from "yaml";
-import { z } from "zod";
+import * as z from "zod";
 import { sourceFile } from "./parts/part.ts";
 
 const fieldManager = "cocoonctl";

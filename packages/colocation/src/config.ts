@@ -1,7 +1,7 @@
 /** Settings of cocoon-colocation. Flags and variables of Koordinator's manager keep their names and defaults. */
 import { optionType, type ConfigOf, type Program } from "@cocoon/core";
 import { kubeClientOptions } from "@cocoon/kube";
-import { z } from "zod";
+import * as z from "zod";
 import { readGates } from "./gates.ts";
 import { ruleNames } from "./rules.ts";
 

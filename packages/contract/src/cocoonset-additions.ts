@@ -2,7 +2,7 @@
  * Fields of a CocoonSet that are ours: the Go systems do not know them. Each is optional, has no default, and does nothing
  * when absent, so that an object without them means the same to everybody.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { hibernationActions } from "./hibernation-words.ts";
 import { field } from "./schema.ts";
 

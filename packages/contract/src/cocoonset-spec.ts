@@ -1,5 +1,5 @@
 /** `spec` of a CocoonSet: fields, defaults and the rules that concern more than one machine. */
-import { z } from "zod";
+import * as z from "zod";
 import { setAdditions } from "./cocoonset-additions.ts";
 import { agentSchema, toolboxSchema } from "./machine-spec.ts";
 import { celRules, field } from "./schema.ts";

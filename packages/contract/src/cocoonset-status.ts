@@ -1,6 +1,6 @@
 /** `status` of a CocoonSet: phases, machines, and the conditions that follow from them. */
 import { formatLabelSelector, requirementsOf } from "@cocoon/core/label-selector";
-import { z } from "zod";
+import * as z from "zod";
 import { conditionsSchema, type ConditionReport } from "./conditions.ts";
 import { label } from "./keys.ts";
 import { lifecycleStates } from "./lifecycle.ts";

@@ -1,5 +1,5 @@
 /** The CocoonSet: one main machine, its forks, and toolboxes beside them. */
-import { z } from "zod";
+import * as z from "zod";
 import { cocoonSetSpecSchema, type CocoonSetSpec } from "./cocoonset-spec.ts";
 import { cocoonSetStatusSchema, type CocoonSetStatus } from "./cocoonset-status.ts";
 import { apiVersion } from "./keys.ts";

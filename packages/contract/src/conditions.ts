@@ -1,5 +1,5 @@
 /** Conditions as Kubernetes defines them: one per type, with a time that only moves when the status does. */
-import { z } from "zod";
+import * as z from "zod";
 import { field } from "./schema.ts";
 
 const conditionSchema = z.object({

@@ -1,5 +1,5 @@
 /** The CocoonHibernation: the wish that one pod's machine sleeps or wakes. It is named like its pod. */
-import { z } from "zod";
+import * as z from "zod";
 import { conditionsSchema, type ConditionReport } from "./conditions.ts";
 import { hibernationActions, type HibernationAction } from "./hibernation-words.ts";
 import { apiVersion } from "./keys.ts";

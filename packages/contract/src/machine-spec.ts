@@ -3,7 +3,7 @@
  * checked there, so the rules hold even where the webhook is not installed; the webhook repeats them with all faults in
  * one answer.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { relativeReferenceSource } from "./image-reference.ts";
 import { dnsLabelPattern, dnsSubdomainPattern } from "./rfc1123.ts";
 import { celRules, field } from "./schema.ts";

@@ -1,5 +1,5 @@
 /** OCI image manifests as far as our artifacts need them. Unknown members are kept: digests are over stored bytes. */
-import { z } from "zod";
+import * as z from "zod";
 
 const digestSchema = z
   .string()

@@ -3,7 +3,7 @@
  * generator turns it into the OpenAPI schema of the API server, including what `meta` carries for Kubernetes.
  */
 import { Fault, type FieldCause } from "@cocoon/core/fault";
-import { z } from "zod";
+import * as z from "zod";
 
 /** A rule the API server evaluates; `message` is what the user reads. */
 export interface CelRule {

@@ -3,7 +3,7 @@
  * same facts under other names. Members that the Go systems drop on the way are carried as well, under names that
  * their readers ignore.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { parseWith } from "./schema.ts";
 
 const configSchema = z.looseObject({

@@ -2,7 +2,7 @@
  * The CocoonSnapshotGrant: a namespace lets sets of other namespaces start from its snapshots. Ours; without one,
  * `spec.agent.from` works within a namespace only.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { apiVersion } from "./keys.ts";
 import { dnsLabelPattern } from "./rfc1123.ts";
 import { field, parseWith, type ObjectMeta } from "./schema.ts";

@@ -6,7 +6,7 @@
  *   a file split in chunks -> one layer per chunk, all with that title; `files[title].chunks` is the order
  */
 import { Fault } from "@cocoon/core/fault";
-import { z } from "zod";
+import * as z from "zod";
 import { manifestSchema, type Descriptor, type Manifest } from "./manifest.ts";
 import { isCompressedType, isSnapshotLayerType, manifestAnnotation, mediaType } from "./media-types.ts";
 import { parseWith } from "./schema.ts";

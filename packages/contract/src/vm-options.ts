@@ -1,5 +1,5 @@
 /** Options that an agent and a toolbox share; they stand at the level of the agent or toolbox itself. */
-import { z } from "zod";
+import * as z from "zod";
 import { field } from "./schema.ts";
 
 export const guestSystems = ["linux", "windows", "android", "macos"] as const;

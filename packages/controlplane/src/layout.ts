@@ -13,7 +13,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { Fault, tryReadFile, writeFileAtomically } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 
 const portNames = ["etcd", "etcdPeer", "apiserver", "controllerManager", "scheduler"] as const;
 export type PortName = (typeof portNames)[number];

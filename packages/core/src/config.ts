@@ -6,7 +6,7 @@
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { z } from "zod";
+import * as z from "zod";
 import { Fault, messageOf, type FieldCause } from "./fault.ts";
 import { tryParseBool } from "./go-bool.ts";
 import { formatDuration, tryParseDuration } from "./go-duration.ts";

@@ -4,15 +4,15 @@ import { Fault } from "./fault.ts";
 const unitMs: Readonly<Record<string, number>> = {
   ns: 1e-6,
   us: 1e-3,
-  µs: 1e-3,
-  μs: 1e-3,
+  "\u00b5s": 1e-3, // micro sign
+  "\u03bcs": 1e-3, // Greek mu
   ms: 1,
   s: 1_000,
   m: 60_000,
   h: 3_600_000,
 };
 
-const term = /(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)/gy;
+const term = /(\d+(?:\.\d*)?|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)/gy;
 
 /** Milliseconds of a Go duration; undefined when the text is not one. */
 export function tryParseDuration(text: string): number | undefined {

@@ -3,7 +3,7 @@
  * machine reboots, and the boot id tells that.
  */
 import { readFileSync } from "node:fs";
-import { z } from "zod";
+import * as z from "zod";
 
 export const processIdentitySchema = z.object({
   pid: z.int().positive(),

@@ -1,7 +1,7 @@
 /** The variables of the process that decide which cluster is meant: the only place here that reads them. */
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 
 export interface KubeEnvironment {
   /** `KUBECONFIG`: one path or several, separated by `:`. */

@@ -1,6 +1,6 @@
 /** What the server said went wrong, as a Fault. Why there is no answer at all is in connection-fault.ts. */
 import { Fault, type FaultCode, type FaultOptions, type FieldCause } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 
 const statusSchema = z.object({
   kind: z.literal("Status"),

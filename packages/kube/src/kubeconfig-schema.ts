@@ -1,5 +1,5 @@
 /** The fields of a kubeconfig that are used here, checked before anything is done with them. Others are ignored. */
-import { z } from "zod";
+import * as z from "zod";
 
 const text = z.string("must be a text");
 

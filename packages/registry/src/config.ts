@@ -1,5 +1,5 @@
 /** The options of `epoch serve`: flags, environment variables (epoch's own names are kept) and file keys, one table. */
-import { z } from "zod";
+import * as z from "zod";
 import { optionType, tryParseDuration, type ConfigOf, type Program } from "@cocoon/core";
 import { tryParseQuantity } from "@cocoon/core/quantity";
 import { serviceDefaults } from "./open-services.ts";

@@ -3,7 +3,7 @@
 import { logLevels, type ConfigOf, type Program } from "@cocoon/core";
 import { kubeClientOptions } from "@cocoon/kube";
 import { snapshotFormats, credentialOptions } from "@cocoon/oci";
-import { z } from "zod";
+import * as z from "zod";
 import { isQuantity } from "./node.ts";
 import { orphanPolicies } from "./provider/adopt.ts";
 import { runtimeOptions, unusedOptions } from "./runtime-options.ts";

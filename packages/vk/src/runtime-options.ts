@@ -1,5 +1,5 @@
 /** Settings of what runs the VMs and how they are connected; and variables of other systems that mean nothing here. */
-import { z } from "zod";
+import * as z from "zod";
 
 const runtimeChoices = ["auto", "qemu", "cocoon"] as const;
 const restoreModes = ["copy", "ondemand", "mmap"] as const;

@@ -54,7 +54,7 @@
  * has already applied is answered without doing anything. An empty string leaves that fact alone. Each of `nics` describes
  * an interface in PCI order: "MAC ADDRESS/PREFIX|dhcp GATEWAY|- DNS,DNS|-", "-" as MAC = keep.
  */
-import { z } from "zod";
+import * as z from "zod";
 
 export const agentProtocolVersion = 1;
 export const agentPortPrefix = "org.cocoon.agent.";

@@ -2,7 +2,7 @@
 import { logLevels, optionType, tryParseDuration, type ConfigOf, type Program } from "@cocoon/core";
 import { kubeClientOptions } from "@cocoon/kube";
 import { credentialOptions } from "@cocoon/oci";
-import { z } from "zod";
+import * as z from "zod";
 import { pinModes } from "./nodes/placement.ts";
 
 /** A duration that falls back to its default when it is not one, or not above zero, as documented. */

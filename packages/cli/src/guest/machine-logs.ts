@@ -18,7 +18,7 @@ export async function machineLogs(name: string, options: MachineLogsOptions): Pr
   await using session = await openSession(options);
   const pod = await findMachine(session, name, { mainOfSet: true });
   assertAwake(pod);
-  if (options.since !== undefined && !/^[\d.]+[a-zµ\d.]*$/.test(options.since))
+  if (options.since !== undefined && !/^[\d.]+[a-z\u00b5\d.]*$/.test(options.since))
     throw new Fault("badRequest", `--since ${options.since}: write a duration such as 10m or 2h`);
   const args = [
     "logs",

@@ -15,7 +15,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { findRunning, keepPorts, type Component, type PkiFiles } from "@cocoon/controlplane";
 import { Fault, tryReadFile, writeFileAtomically } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { colocationPart } from "./colocation-part.ts";
 import { ensureIdentities } from "./identity.ts";
 import { nodeNumbers, nodePart } from "./node-part.ts";

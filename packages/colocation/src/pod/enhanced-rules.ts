@@ -1,7 +1,7 @@
 /** Labels that the cluster's owner wants on every pod, listed in a ConfigMap. */
 import type { Logger } from "@cocoon/core";
 import type { ConfigMap } from "@cocoon/kube";
-import { z } from "zod";
+import * as z from "zod";
 import { tryParseJson } from "../json.ts";
 import { skipEnhancedLabel } from "../keys.ts";
 import type { Refusal } from "../rules.ts";

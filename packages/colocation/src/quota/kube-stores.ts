@@ -1,7 +1,7 @@
 /** The ledgers' stores in the API server. */
 import { isFault } from "@cocoon/core";
 import { configMaps, pods, type ConfigMap, type KubeClient, type Pod } from "@cocoon/kube";
-import { z } from "zod";
+import * as z from "zod";
 import type { Gates } from "../gates.ts";
 import { tryParseJson, type ReadonlyJson } from "../json.ts";
 import { quotaKey } from "../keys.ts";

@@ -9,7 +9,7 @@
  */
 import { isFault, type Abortable } from "@cocoon/core";
 import { compareQuantities, type Quantity } from "@cocoon/core/quantity";
-import { z } from "zod";
+import * as z from "zod";
 import { sortedJson, tryParseJson } from "../json.ts";
 import { gpu, ledgerAnnotation, quotaKey } from "../keys.ts";
 import type { ElasticQuota } from "../kinds.ts";

@@ -2,7 +2,7 @@
 import { messageOf } from "@cocoon/core";
 import type { KubeClient } from "@cocoon/kube";
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
-import { z } from "zod";
+import * as z from "zod";
 import { rootQuota } from "../keys.ts";
 import { writeResources } from "../resources.ts";
 import type { ClusterView } from "../view.ts";

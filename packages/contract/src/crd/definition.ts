@@ -1,5 +1,5 @@
 /** A CustomResourceDefinition as an object: names, columns and subresources around a structural schema. */
-import type { z } from "zod";
+import type * as z from "zod";
 import { structuralSchema, type StructuralSchema } from "./structural-schema.ts";
 
 export interface PrinterColumn {

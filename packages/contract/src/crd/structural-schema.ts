@@ -2,7 +2,7 @@
  * From zod to the OpenAPI v3 subset that a CustomResourceDefinition may hold ("structural schema"): no references, no
  * unions except int-or-string, formats instead of numeric type bounds.
  */
-import { z } from "zod";
+import * as z from "zod";
 
 /** One node of the schema, with the members that our definitions use. */
 export interface StructuralSchema {

@@ -1,5 +1,5 @@
 /** The CocoonSet of the older API, `cocoon.cis/v1alpha1`. Objects of it are bridged to the current kind. */
-import { z } from "zod";
+import * as z from "zod";
 import { conditionsSchema } from "../conditions.ts";
 import { legacyApiVersion } from "../keys.ts";
 import { field, parseWith, type ObjectMeta } from "../schema.ts";

@@ -8,7 +8,7 @@
  *   static toolbox without address     awaitAddress, until status or the pod tells id and ip
  *   (no such field)                    everything else at its default
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import type { CocoonSetSpec, CocoonSetSpecInput } from "../cocoonset-spec.ts";
 import type { agentSchema, ToolboxSpec, toolboxSchema } from "../machine-spec.ts";
 import type { AgentStatus, CocoonSetStatus, SetPhase, ToolboxStatus } from "../cocoonset-status.ts";

@@ -1,5 +1,5 @@
 /** The Hibernation of the older API, `cocoon.cis/v1alpha1`. */
-import { z } from "zod";
+import * as z from "zod";
 import { hibernationPhases } from "../hibernation.ts";
 import { legacyApiVersion } from "../keys.ts";
 import { field, parseWith, type ObjectMeta } from "../schema.ts";

@@ -14,7 +14,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { tryReadFile, writeFileAtomically } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { etcdVersion, kubernetesVersion, programs, type ProgramName } from "./programs.ts";
 
 const entrySchema = z.object({

@@ -18,7 +18,7 @@ import {
   writeFileAtomically,
   type ProcessIdentity,
 } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import type { Component } from "./component.ts";
 
 const recordSchema = z.object({

@@ -1,6 +1,6 @@
 /** Handlers: pure functions from a request to a verdict, and what may be wrapped around them. */
 import { Fault, type FieldCause, type Logger } from "@cocoon/core";
-import type { z } from "zod";
+import type * as z from "zod";
 import type { AdmissionRequest, JsonObject } from "./request.ts";
 import { denyFault, type Verdict } from "./verdict.ts";
 

@@ -5,7 +5,7 @@ import tls from "node:tls";
 import { createLogger, Registry } from "@cocoon/core";
 import { eventually } from "@cocoon/testkit";
 import { PassThrough } from "node:stream";
-import { z } from "zod";
+import * as z from "zod";
 import { applyJsonPatch } from "@cocoon/core/json-patch";
 import {
   allow,

@@ -10,7 +10,7 @@
  */
 import { Fault } from "@cocoon/core";
 import { createPrivateKey, X509Certificate } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import { certificateId, isIssuedBy, joinBundle, splitBundle } from "./pem.ts";
 import { readPair, type ServingPair } from "./serving-certificates.ts";
 

@@ -4,7 +4,7 @@
  * twice gives equal pods.
  */
 import { Fault } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import type { Container, EnvVar, Pod } from "../provider.ts";
 import { expandReferences, isEnvironmentName } from "./expand.ts";
 import { readField, readResource, type Allocatable } from "./field-reference.ts";

@@ -4,7 +4,7 @@
  * shortly before they end, and requests that need the same token at the same time share one exchange.
  */
 import { Fault, orAborted, toFault, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { isLoopbackHost, type RegistryAddress } from "./address.ts";
 import { readChallenges } from "./challenge.ts";
 import type { Credential, CredentialSource } from "./credentials.ts";

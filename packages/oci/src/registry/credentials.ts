@@ -6,7 +6,7 @@ import { spawn } from "node:child_process";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { Fault, messageOf, tryReadFile, withDeadline, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 
 export type Credential =
   | { readonly kind: "anonymous" }

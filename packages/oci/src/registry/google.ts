@@ -12,7 +12,7 @@ import { createPrivateKey, sign } from "node:crypto";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { Fault, messageOf, orAborted, tryReadFile, withDeadline, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { isLoopbackHost } from "./address.ts";
 import type { Credential, CredentialSource } from "./credentials.ts";
 

@@ -1,6 +1,6 @@
 /** Lists that a registry gives out in pages: tags, repositories, referrers. */
 import { Fault, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { describe, type Transport } from "./transport.ts";
 import { faultOf, headerOf, readBody, type WireRequest, type WireResponse } from "./wire.ts";
 

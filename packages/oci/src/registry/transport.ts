@@ -8,7 +8,7 @@
 import { Backoff, Fault, isFault, sleep, systemCode, toFault, type Abortable } from "@cocoon/core";
 import { Readable } from "node:stream";
 import { getCACertificates } from "node:tls";
-import { Agent, request as send } from "undici";
+import { Agent } from "undici";
 import type { RegistryAddress } from "./address.ts";
 import { Authorizer } from "./authorizer.ts";
 import type { CredentialSource } from "./credentials.ts";
@@ -160,11 +160,13 @@ export class Transport implements AsyncDisposable {
   }
 
   async #once(request: WireRequest, signal: AbortSignal): Promise<WireResponse> {
-    const response = await send(request.url, {
+    const { origin, pathname, search } = request.url;
+    const response = await this.#agent.request({
+      origin,
+      path: `${pathname}${search}`,
       method: request.method,
       headers: { "user-agent": "cocoon", ...request.headers, ...lengthOf(request.body) },
       body: streamOf(request.body),
-      dispatcher: this.#agent,
       headersTimeout: request.body ? defaults.commitTimeoutMs : this.#answerTimeoutMs,
       signal,
     });

@@ -1,6 +1,6 @@
 /** One HTTP exchange with a registry, and what its answers mean in our words. */
 import { Fault, type FaultCode } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 
 type Method = "GET" | "HEAD" | "PUT" | "POST" | "PATCH" | "DELETE";
 

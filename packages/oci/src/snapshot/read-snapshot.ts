@@ -10,7 +10,7 @@ import {
   type SnapshotConfig,
 } from "@cocoon/contract";
 import { Fault, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { parseJson } from "../parse-json.ts";
 import type { Repository, StoredManifest } from "../registry/repository.ts";
 

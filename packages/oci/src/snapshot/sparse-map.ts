@@ -3,7 +3,7 @@
  * entries and snapshot configs carry; the bytes that go with it are the data segments back to back.
  */
 import { Fault } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 
 export interface Extent {
   readonly offset: number;

@@ -3,7 +3,7 @@
  * signed by this registry. They die with the stored token they came from.
  */
 import { createHmac } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import { isSameSecret } from "@cocoon/contract/session";
 import { tryReadScope, writeScope, type Scope } from "./access.ts";
 

@@ -1,5 +1,5 @@
 /** Who may do what: scopes as people write them, what a request needs, and the one function that compares the two. */
-import { z } from "zod";
+import * as z from "zod";
 import { Fault } from "@cocoon/core";
 import type { RepositoryName } from "../names.ts";
 import { matchesPattern } from "../pattern.ts";

@@ -2,7 +2,7 @@
  * Login for people through an OpenID Connect provider: authorize, exchange the code, ask who it is. What comes out is
  * a signed session cookie; nothing is kept on the server.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { Fault, messageOf } from "@cocoon/core";
 
 export interface SsoOptions {

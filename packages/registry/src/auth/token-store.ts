@@ -3,7 +3,7 @@
  * memory as well, so that a request costs a look-up and no read.
  */
 import { hash, randomBytes } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import { Fault } from "@cocoon/core";
 import { folders, lastPart, layout } from "../storage/layout.ts";
 import type { Storage } from "../storage/storage.ts";

@@ -1,5 +1,5 @@
 /** A manifest at rest: one line of JSON about it, then the exact bytes that were pushed. */
-import { z } from "zod";
+import * as z from "zod";
 import { Fault } from "@cocoon/core";
 import type { Digest } from "../names.ts";
 import { readManifest, type Manifest } from "./manifest.ts";

@@ -3,7 +3,7 @@
  * wait for nobody. The order of writes is that of `storage/layout.ts`: a reader, or a crash, between any two of them
  * finds either the old state or the new one, and no tag without its manifest.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { Fault } from "@cocoon/core";
 import { tryDigest, type Digest, type RepositoryName, type Tag } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";

@@ -2,7 +2,7 @@
  * What a registry must know about a manifest: its media type, what it refers to, its subject. The bytes themselves
  * are never changed; unknown fields are none of our business.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { mediaType } from "@cocoon/contract";
 import { messageOf } from "@cocoon/core";
 import { tryDigest, type Digest } from "../names.ts";

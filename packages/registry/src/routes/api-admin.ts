@@ -1,5 +1,5 @@
 /** The control API for administrators: tokens, as epoch has them and with scopes and expiry added; garbage collection. */
-import { z } from "zod";
+import * as z from "zod";
 import { Fault, messageOf, tryParseDuration } from "@cocoon/core";
 import { administration, everything, tryReadScope, writeScope, type Scope } from "../auth/access.ts";
 import type { StoredToken } from "../auth/token-store.ts";

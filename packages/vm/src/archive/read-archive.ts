@@ -4,7 +4,7 @@ import { basename, join } from "node:path";
 import { pipeline, type Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
 import { Fault, toFault, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { ByteReader } from "./byte-reader.ts";
 import { blockBytes, nonZeroPieces, type Extent } from "./sparse.ts";
 import {

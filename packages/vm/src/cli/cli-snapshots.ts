@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { Fault, toFault, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { readArchive } from "../archive/read-archive.ts";
 import { envelopeName, writeArchive } from "../archive/write-archive.ts";
 import type { Image } from "../image-store.ts";

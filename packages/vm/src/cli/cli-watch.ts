@@ -1,6 +1,6 @@
 /** Events of an external `cocoon`: its own stream of changes, which may break at any time and is then begun anew. */
 import { Backoff, messageOf, sleep, type Logger } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { EventQueue } from "../qemu/event-queue.ts";
 import { eventsBetween } from "../qemu/vm-events.ts";
 import type { VmEvent } from "../runtime.ts";

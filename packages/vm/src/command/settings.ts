@@ -5,7 +5,7 @@
 import { readFileSync } from "node:fs";
 import { Fault, messageOf } from "@cocoon/core";
 import { parse } from "yaml";
-import { z } from "zod";
+import * as z from "zod";
 
 export interface CommandSettings {
   readonly rootDir: string;

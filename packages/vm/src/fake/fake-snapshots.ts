@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { createGzip } from "node:zlib";
 import { Fault, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { readArchive } from "../archive/read-archive.ts";
 import { writeArchive } from "../archive/write-archive.ts";
 import type {

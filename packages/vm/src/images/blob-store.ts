@@ -31,7 +31,7 @@ import {
   type Abortable,
   type FileLock,
 } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 
 const hexDigest = z.string().regex(/^[0-9a-f]{64}$/);
 

@@ -13,7 +13,7 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { constants, zstdCompressSync } from "node:zlib";
 import { Fault, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { ensureGuestProgram, guestProgramKey } from "../guest/guest-program.ts";
 import type { BlobStore } from "./blob-store.ts";
 import { directoryMode, executableMode, fileMode, symlinkMode, writeCpio, type CpioEntry } from "./cpio.ts";

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { Fault, tryReadFile, writeFileAtomically } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import type { Image } from "../image-store.ts";
 import { listDirectory, type BlobStore } from "./blob-store.ts";
 

@@ -20,7 +20,7 @@ import {
   writeFileAtomically,
   type Abortable,
 } from "@cocoon/core";
-import type { z } from "zod";
+import type * as z from "zod";
 import { formatIpv4, parseIpv4, type Ipv4Range } from "./ipv4.ts";
 
 export interface Entry<T> {

@@ -5,7 +5,7 @@
  * What exists on the host follows from the address book and can be made again: opening does so, and is repeatable.
  */
 import { Fault, isFault, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { requireTools } from "../images/tools.ts";
 import type { PortForward, VmAddress } from "../vm.ts";
 import type { NetworkRequest, NicPlan, VmNetwork } from "../vm-network.ts";

@@ -6,7 +6,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { isIPv4 } from "node:net";
 import { Fault, systemCode, writeFileAtomically } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 
 export interface Lease {
   /** Lower case, with colons. */

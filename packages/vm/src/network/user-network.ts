@@ -9,7 +9,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { Fault, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import type { PortForward, VmAddress } from "../vm.ts";
 import type { NetworkRequest, NicPlan, VmNetwork } from "../vm-network.ts";
 import { AddressBook, type Entry } from "./address-book.ts";

@@ -7,7 +7,7 @@ import { constants } from "node:fs";
 import { access, readFile, realpath, stat } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { Fault, tryReadFile, writeFileAtomically, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { runBriefly, runProbeGuest } from "./probe-guest.ts";
 
 const hostSchema = z.object({

@@ -2,7 +2,7 @@
  * The machine that QEMU is told to be: everything that must be the same again when a saved guest goes on. It is
  * kept in the VM's record and in each snapshot; the argument list is a pure function of it (`arguments.ts`).
  */
-import { z } from "zod";
+import * as z from "zod";
 
 /** Words that go into QEMU's arguments are restricted to what cannot be taken for another option. */
 export const machineSchema = z.object({

@@ -5,7 +5,7 @@
  */
 import type { Socket } from "node:net";
 import { Fault, withDeadline, type Abortable } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { connectIn } from "./unix-socket.ts";
 
 const nothing = z.object({}).loose();

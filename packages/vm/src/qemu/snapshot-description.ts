@@ -3,7 +3,7 @@
  * of its own, so everything that must be equal is compared before it is used.
  */
 import { Fault } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { configSchema, diskSchema } from "../store/vm-record.ts";
 import { atLeast } from "./arguments.ts";
 import type { QemuHost } from "./host.ts";

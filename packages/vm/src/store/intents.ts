@@ -5,7 +5,7 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { Fault, tryReadFile, writeFileAtomically } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { vmFile } from "./layout.ts";
 import { diskSchema } from "./vm-record.ts";
 

@@ -13,7 +13,7 @@ import {
   writeFileAtomically,
   type Abortable,
 } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { readSnapshotDescription, type SnapshotDescription } from "../qemu/snapshot-description.ts";
 import type { Snapshot } from "../snapshot.ts";
 import { acquireLock, tryAcquireLock, type HeldLock } from "./file-lock.ts";

@@ -1,7 +1,7 @@
 /** The persistent record of one VM: `vm.json`. Written whole and atomically; read through this schema. */
 import { join } from "node:path";
 import { processIdentitySchema } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import { machineSchema } from "../qemu/machine.ts";
 import { vmStates } from "../state.ts";
 import type { Vm } from "../vm.ts";

@@ -3,7 +3,7 @@
  * are additive; other readers ignore them.
  */
 import { Fault } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import type { Snapshot } from "../snapshot.ts";
 import { configJsonSchema, configOfJson, jsonOfConfig } from "./vm-json.ts";
 

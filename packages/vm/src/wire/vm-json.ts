@@ -1,5 +1,5 @@
 /** VMs as the `cocoon` command writes them. Reading accepts what any vintage prints, writing follows the newest base. */
-import { z } from "zod";
+import * as z from "zod";
 import { vmStates, type VmState } from "../state.ts";
 import type { Hypervisor, Vm, VmConfig, VmDisk, VmExit, VmNic } from "../vm.ts";
 

@@ -1,5 +1,5 @@
 /** A CocoonSet as it arrives: any text anywhere, nothing filled in. Types must be right, values are judged later. */
-import { z } from "zod";
+import * as z from "zod";
 
 const text = z
   .string()

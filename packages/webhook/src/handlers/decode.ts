@@ -1,6 +1,6 @@
 /** Objects of admission requests through a schema; what does not fit is told field by field. */
 import type { JsonObject } from "@cocoon/kube/admission";
-import type { z } from "zod";
+import type * as z from "zod";
 
 export type Decoded<T> =
   | { readonly kind: "value"; readonly value: T }

@@ -1,5 +1,5 @@
 /** `/validate-cocoonhibernation`: one per pod, named like it. */
-import { z } from "zod";
+import * as z from "zod";
 import type { AdmissionRequest } from "@cocoon/kube/admission";
 import { allow } from "@cocoon/kube/admission";
 import { decodeWith } from "./decode.ts";

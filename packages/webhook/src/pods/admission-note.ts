@@ -4,7 +4,7 @@
  * that the pod comes out the same whoever was asked first. Believed only when the store still waits for the pod.
  */
 import { annotation } from "@cocoon/contract";
-import { z } from "zod";
+import * as z from "zod";
 import type { Placement } from "../nodes/placement.ts";
 import { withoutNode } from "./node-requirement.ts";
 import type { AdmittedPod } from "./read-pod.ts";

@@ -1,7 +1,7 @@
 /** Asks the API server itself which pods of a namespace are there, where the cache may be behind. */
 import { type Abortable } from "@cocoon/core";
 import type { KubeClient } from "@cocoon/kube";
-import { z } from "zod";
+import * as z from "zod";
 import { Coalesced } from "../coalesced.ts";
 import type { LiveLook } from "./occupancy.ts";
 

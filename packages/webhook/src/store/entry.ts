@@ -12,7 +12,7 @@
  *                        +--never created: gone again, or free    +--grace over: free
  */
 import { podVmName, vmName as slotVmName } from "@cocoon/contract";
-import { z } from "zod";
+import * as z from "zod";
 
 export interface Owner {
   readonly kind: string;

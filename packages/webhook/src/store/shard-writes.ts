@@ -4,7 +4,7 @@ import { isFault, type Abortable } from "@cocoon/core";
 import { configMaps, type ConfigMap, type KubeClient } from "@cocoon/kube";
 import { Coalesced } from "../coalesced.ts";
 import type { Ledger } from "./ledger.ts";
-import { z } from "zod";
+import * as z from "zod";
 import { newShard, shardName, shardPatch, shardSelector, type ShardChange } from "./shard.ts";
 
 const writeTimeoutMs = 4_000;

@@ -1,7 +1,7 @@
 /** `epoch gc` and `epoch token`: administration of the server. */
 import { Fault } from "@cocoon/core";
 import type { Command } from "commander";
-import { z } from "zod";
+import * as z from "zod";
 import { formatSize } from "../format-size.ts";
 import type { Run, Session } from "../session.ts";
 

@@ -18,7 +18,7 @@ import {
   writeFileAtomically,
   type Abortable,
 } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 
 export interface DownloadOptions extends Abortable {
   /** Where partial downloads are kept. */

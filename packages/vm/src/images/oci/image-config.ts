@@ -1,6 +1,6 @@
 /** The config of a container image: what it runs, and on what. */
 import { Fault } from "@cocoon/core";
-import { z } from "zod";
+import * as z from "zod";
 import type { ContainerProgram } from "../../guest/seed.ts";
 
 const words = z.array(z.string()).nullish();

@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { isDigest, type Descriptor } from "@cocoon/contract";
 import { Fault, systemCode } from "@cocoon/core";
 import { assertDigest } from "@cocoon/oci";
-import { z } from "zod";
+import * as z from "zod";
 import type { ImageSource, SourceBlob, SourceImage } from "../image-source.ts";
 import { sourceOfManifest } from "./image-manifest.ts";
 
