@@ -16,6 +16,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { temporaryDirectory } from "@cocoon/testkit";
 import { printReport, spreadOf, type Spread } from "./report.ts";
+import { releasedCocoonctl } from "./support/released.ts";
 
 const { values } = parseArgs({
   options: {
@@ -26,7 +27,9 @@ const { values } = parseArgs({
 });
 const say = (text: string) => console.error(text);
 const root = join(import.meta.dirname, "..");
-const cocoonctl = join(root, "packages/cli/bin/cocoonctl.mjs");
+await using directory = await temporaryDirectory();
+/** As `npm run up` runs it. */
+const cocoonctl = await releasedCocoonctl(join(directory.path, "programs"));
 const controlPlane = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
 interface UpTimes {
@@ -133,7 +136,6 @@ async function cliStartMs(home: string): Promise<Spread> {
   return { median: Math.round(median), low: Math.round(low), high: Math.round(high) };
 }
 
-await using directory = await temporaryDirectory();
 const home = join(directory.path, "home");
 await using _stop = { [Symbol.asyncDispose]: async () => void (await run(home, "down", "--wipe")) };
 

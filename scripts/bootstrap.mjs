@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { localCocoonctl } from "./local-programs.mjs";
 import { requirements } from "./requirements.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
@@ -14,7 +15,7 @@ const mayInstall = !rest.includes("--no-install");
 const args = rest.filter((arg) => arg !== "--no-install");
 
 /** What each command runs once the machine is ready: a file of ours and its leading arguments. */
-const cocoonctl = "packages/cli/bin/cocoonctl.mjs";
+const cocoonctl = "cocoonctl";
 const targets = {
   up: [cocoonctl, "up"],
   down: [cocoonctl, "down"],
@@ -123,6 +124,13 @@ async function ensureSystem() {
   });
 }
 
+async function buildPrograms(directory) {
+  say("Building the programs from their sources (esbuild)");
+  await run(ourNode(), ["scripts/build.ts", "--only", "bundles", "--trees", "--out", directory], {
+    hint: "Fix what it reports, then run the command again.",
+  });
+}
+
 function ourNode() {
   const pinned = join(root, "node_modules", ".bin", "node");
   if (existsSync(pinned) && spawnSync(pinned, ["--version"]).status === 0) return pinned;
@@ -142,7 +150,8 @@ await ensureSystem();
 
 const node = ourNode();
 const [file, ...leading] = target;
-const child = spawn(node, [join(root, file), ...leading, ...args], {
+const path = file === cocoonctl ? await localCocoonctl(root, buildPrograms) : join(root, file);
+const child = spawn(node, [path, ...leading, ...args], {
   stdio: "inherit",
   env: {
     ...process.env,

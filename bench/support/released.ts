@@ -1,6 +1,8 @@
 /** Programs as they are released: one file each, with nothing to compile from TypeScript when they start. */
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { bundle } from "../../scripts/build/bundle.ts";
+import { buildRelease } from "../../scripts/build/release.ts";
 
 const root = join(import.meta.dirname, "../..");
 const directory = join(root, "node_modules/.cache/bench/programs");
@@ -10,4 +12,11 @@ export async function released(name: string, file: string): Promise<string> {
   const info = { version: "bench", revision: "", builtAt: "" };
   await bundle({ [name]: join(root, file) }, { info, flavour: "bundles", directory });
   return join(directory, `${name}.mjs`);
+}
+
+/** cocoonctl with the parts beside it, below a directory that is empty. */
+export async function releasedCocoonctl(empty: string): Promise<string> {
+  await buildRelease(["bundles"], { directory: empty, archives: false });
+  const [tree = ""] = (await readdir(empty)).filter((name) => name.startsWith("cocoon-"));
+  return join(empty, tree, "lib/cocoon/start/cocoonctl.mjs");
 }

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
-import { z } from "zod";
+import * as z from "zod";
 import { documents, heading } from "./documents.ts";
 import type { Generator } from "./generator.ts";
 import { helmTemplate, slot } from "./helm-template.ts";

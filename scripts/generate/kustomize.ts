@@ -6,7 +6,7 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { join, relative } from "node:path";
 import { applyJsonPatch, type JsonPatchOperation } from "@cocoon/core/json-patch";
 import { parse, parseAllDocuments } from "yaml";
-import { z } from "zod";
+import * as z from "zod";
 
 export interface Manifest {
   readonly apiVersion: string;
