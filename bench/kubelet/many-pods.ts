@@ -62,7 +62,10 @@ export async function measureManyPods(
   try {
     const empty = await worker.ask({ kind: "usage" });
     const before = (await worker.ask({ kind: "calls" })).calls ?? {};
-    const readySeconds = await createAll(client, { worker, node, pods: options.pods, signal });
+    const began = performance.now();
+    await createAll(client, { prefix: "m", node, pods: options.pods, signal });
+    await allReady(worker, options.pods);
+    const readySeconds = (performance.now() - began) / 1_000;
     const after = (await worker.ask({ kind: "calls" })).calls ?? {};
     const ready = await worker.ask({ kind: "usage" });
     const restarts: number[] = [];
@@ -122,25 +125,55 @@ async function measureIdle(
   };
 }
 
+export interface WaitingPods {
+  /** What the load, the API server and etcd manage with no kubelet beside them. */
+  readonly creationsPerSecond: number;
+  /** Pods that were there when their node came up, from the first write of a status to the last. */
+  readonly podsPerSecond: number;
+}
+
+/** The two halves on their own: pods created for a node that is away, then the node comes up. */
+export async function measureWaitingPods(cluster: OwnControlPlane, pods: number): Promise<WaitingPods> {
+  const { signal } = new AbortController();
+  const node = "late-node";
+  await using directory = await temporaryDirectory();
+  await using client = await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal });
+  const createSeconds = await createAll(client, { prefix: "w", node, pods, signal });
+  const worker = await startWorker([cluster.kubeconfigPath, node, directory.path, cluster.layout.pki]);
+  try {
+    const writingMs = await allReady(worker, pods);
+    return { creationsPerSecond: pods / createSeconds, podsPerSecond: pods / (writingMs / 1_000) };
+  } finally {
+    worker.kill();
+  }
+}
+
 interface Creation {
-  readonly worker: Worker;
+  readonly prefix: string;
   readonly node: string;
   readonly pods: number;
   readonly signal: AbortSignal;
 }
 
-/** Seconds from the first creation until the API server has the last pod as Ready. */
-async function createAll(client: KubeClient, { worker, node, pods, signal }: Creation): Promise<number> {
+/** Seconds that it took. */
+async function createAll(client: KubeClient, { prefix, node, pods, signal }: Creation): Promise<number> {
   const began = performance.now();
-  const names = Array.from({ length: pods }, (_each, index) => `m${index}`);
+  const names = Array.from({ length: pods }, (_each, index) => `${prefix}${index}`);
   const create = async (): Promise<void> => {
     for (let name = names.pop(); name !== undefined; name = names.pop())
       await client.create(podType, podFor(name, node), { signal });
   };
   await Promise.all(Array.from({ length: 24 }, create));
-  while (((await worker.ask({ kind: "ready" })).readyPods ?? 0) < pods)
-    await new Promise((resolve) => setTimeout(resolve, 10));
   return (performance.now() - began) / 1_000;
+}
+
+/** Waits until the API server has the last pod as Ready; returns how long statuses were being written. */
+async function allReady(worker: Worker, pods: number): Promise<number> {
+  for (;;) {
+    const { readyPods = 0, writingMs = 0 } = await worker.ask({ kind: "ready" });
+    if (readyPods >= pods) return writingMs;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
 }
 
 function podFor(name: string, node: string) {

@@ -11,4 +11,6 @@ export interface WorkerReply {
   readonly tookMs?: number;
   /** Pods whose status the API server has as Ready. */
   readonly readyPods?: number;
+  /** From the first write of a pod's status until the last one. */
+  readonly writingMs?: number;
 }

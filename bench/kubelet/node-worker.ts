@@ -23,6 +23,7 @@ const calls = new Map<string, number>();
 /** When the API server had taken a pod's newest status. */
 const statusAt = new Map<string, number>();
 const readyPods = new Set<string>();
+let firstStatusAt = Infinity;
 
 interface PodStatus {
   readonly conditions?: readonly { readonly type: string; readonly status: string }[];
@@ -30,6 +31,7 @@ interface PodStatus {
 
 function noteStatus(pod: string, status: PodStatus | undefined): void {
   statusAt.set(pod, performance.now());
+  firstStatusAt = Math.min(firstStatusAt, performance.now());
   const ready = status?.conditions?.find((each) => each.type === "Ready")?.status;
   if (ready === "True") readyPods.add(pod);
 }
@@ -103,7 +105,8 @@ async function restart(vmName: string, pod: string): Promise<number> {
 
 async function answer(request: WorkerRequest): Promise<WorkerReply> {
   if (request.kind === "restart") return { tookMs: await restart(request.vmName, request.pod) };
-  if (request.kind === "ready") return { readyPods: readyPods.size };
+  if (request.kind === "ready")
+    return { readyPods: readyPods.size, writingMs: Math.max(0, ...statusAt.values()) - firstStatusAt };
   if (request.kind === "calls") return { calls: Object.fromEntries(calls) };
   const { user, system } = process.cpuUsage();
   return { rssBytes: process.memoryUsage().rss, cpuMicros: user + system };
