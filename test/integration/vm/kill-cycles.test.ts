@@ -109,6 +109,18 @@ async function assertNothingLeaked(root: string, runtime: VmRuntime, vms: readon
   assert.deepEqual(found.filter((name) => name.startsWith("snapshots/")).sort(), snapshots);
 }
 
+/** A guest that goes on answers; one that does not is shown with what it said last. */
+async function assertAnswers(runtime: VmRuntime, { id }: Vm, { lines }: Killed): Promise<void> {
+  try {
+    await runtime.waitReady(id, { signal: AbortSignal.timeout(180_000) });
+  } catch (error) {
+    const signal = AbortSignal.timeout(10_000);
+    const said = (await runtime.readConsole(id, { signal, tailBytes: 2_000 })).toString("utf8");
+    const vm = JSON.stringify(await runtime.inspect(id, { signal }));
+    throw new Error(`${vm}\n${JSON.stringify(lines)}\n${said}`, { cause: error });
+  }
+}
+
 test(`a manager that is killed ${rounds} times loses and leaks nothing`, { timeout: 3_600_000 }, async () => {
   const seed = testSeed();
   const random = seededRandom(seed);
@@ -131,7 +143,7 @@ test(`a manager that is killed ${rounds} times loses and leaks nothing`, { timeo
     assertNothingLost(killed, vms);
     await assertNothingLeaked(harness.root, runtime, vms);
     const survivor = vms.find((vm) => vm.state === "running");
-    if (survivor) await runtime.waitReady(survivor.id, { signal });
+    if (survivor) await assertAnswers(runtime, survivor, killed);
     for (const vm of vms) await runtime.remove(vm.id, { force: true, signal });
     for (const { id } of await runtime.snapshots.list({ signal }))
       if (id !== snapshot.id) await runtime.snapshots.remove(id, { signal });

@@ -3,7 +3,7 @@
  * something of the guest, closed when nobody does. Another process that talks to the same guest uses another port.
  */
 import { join } from "node:path";
-import { Fault, type Abortable } from "@cocoon/core";
+import { Fault, isFault, withDeadline, type Abortable } from "@cocoon/core";
 import { agentPortCount } from "../agent-protocol.ts";
 import type { ExecRequest, GuestProcess } from "../runtime.ts";
 import { acquireLock, tryAcquireLock, type HeldLock } from "../store/file-lock.ts";
@@ -11,8 +11,13 @@ import { vmFile } from "../store/layout.ts";
 import { connectIn } from "../qemu/unix-socket.ts";
 import { AgentSession, type Pong } from "./agent-session.ts";
 
+interface Opened {
+  readonly session: AgentSession;
+  readonly pong: Pong;
+}
+
 interface Link {
-  readonly opened: Promise<{ readonly session: AgentSession; readonly pong: Pong }>;
+  readonly opened: Promise<Opened>;
   readonly abort: AbortController;
   users: number;
   idle: NodeJS.Timeout | undefined;
@@ -23,6 +28,12 @@ const idleMs = 1_000;
 
 export class AgentLinks implements AsyncDisposable {
   readonly #links = new Map<string, Link>();
+  readonly #silenceMs: number;
+
+  /** After `silenceMs` without an answer another port is tried; longer each time, for a guest may be only slow. */
+  constructor({ silenceMs = 5_000 }: { readonly silenceMs?: number } = {}) {
+    this.#silenceMs = silenceMs;
+  }
 
   /** Lets `work` talk to the agent of the VM in that directory; waits until it answers, as long as the signal says. */
   async use<T>(
@@ -77,7 +88,12 @@ export class AgentLinks implements AsyncDisposable {
       return known;
     }
     const abort = new AbortController();
-    const link: Link = { opened: openSession(directory, abort.signal), abort, users: 1, idle: undefined };
+    const link: Link = {
+      opened: openSession(directory, this.#silenceMs, abort.signal),
+      abort,
+      users: 1,
+      idle: undefined,
+    };
     this.#links.set(directory, link);
     // A channel that breaks, or never comes about, is not offered to the next one.
     const forget = () => {
@@ -105,14 +121,33 @@ async function close(link: Link): Promise<void> {
   await opened?.session[Symbol.asyncDispose]();
 }
 
-async function openSession(
-  directory: string,
-  signal: AbortSignal,
-): Promise<{ session: AgentSession; pong: Pong }> {
-  const { lock, port } = await takePort(directory, signal);
+const mostDoublings = 3;
+
+/**
+ * A guest that was cut off from its host in the middle (its manager was killed while it was being saved) may hold a port
+ * for closed that is open: nothing that is sent there arrives. Another connection mends it.
+ */
+async function openSession(directory: string, silenceMs: number, signal: AbortSignal): Promise<Opened> {
+  for (let tries = 0; ; tries += 1) {
+    const patienceMs = silenceMs * 2 ** Math.min(tries, mostDoublings);
+    try {
+      return await openOnPort(directory, { signal, first: tries % agentPortCount, patienceMs });
+    } catch (error) {
+      if (signal.aborted || !isFault(error, "timeout")) throw error;
+    }
+  }
+}
+
+interface Attempt extends Abortable {
+  readonly first: number;
+  readonly patienceMs: number;
+}
+
+async function openOnPort(directory: string, { signal, first, patienceMs }: Attempt): Promise<Opened> {
+  const { lock, port } = await takePort(directory, first, signal);
   try {
     const channel = await connectIn(directory, vmFile.agentSocket(port), { signal });
-    const opened = await AgentSession.open(channel, { signal });
+    const opened = await AgentSession.open(channel, { signal: withDeadline(signal, patienceMs) });
     void opened.session.closed.then(() => lock[Symbol.dispose]());
     return opened;
   } catch (error) {
@@ -122,12 +157,17 @@ async function openSession(
 }
 
 /** A port that no other process talks on; waits for the first one when all are taken. */
-async function takePort(directory: string, signal: AbortSignal): Promise<{ lock: HeldLock; port: number }> {
-  for (let port = 0; port < agentPortCount; port += 1) {
+async function takePort(
+  directory: string,
+  first: number,
+  signal: AbortSignal,
+): Promise<{ lock: HeldLock; port: number }> {
+  for (let offset = 0; offset < agentPortCount; offset += 1) {
+    const port = (first + offset) % agentPortCount;
     const lock = tryAcquireLock(join(directory, vmFile.agentLock(port)));
     if (lock) return { lock, port };
   }
-  return { lock: await acquireLock(join(directory, vmFile.agentLock(0)), { signal }), port: 0 };
+  return { lock: await acquireLock(join(directory, vmFile.agentLock(first)), { signal }), port: first };
 }
 
 async function waitFor<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
