@@ -19,9 +19,8 @@ function fingerprint(root) {
   };
   const walk = (path) => {
     if (!statSync(join(root, path)).isDirectory()) return add(path);
-    for (const entry of readdirSync(join(root, path), { withFileTypes: true }))
-      if (entry.isDirectory()) entry.name !== "node_modules" && walk(join(path, entry.name));
-      else if (!entry.name.endsWith(".test.ts")) add(join(path, entry.name));
+    const names = readdirSync(join(root, path)).filter((name) => name !== "node_modules");
+    for (const name of names) if (!name.endsWith(".test.ts")) walk(join(path, name));
   };
   for (const path of sources) walk(path);
   return hash.digest("hex").slice(0, 16);
