@@ -124,8 +124,8 @@ async function close(link: Link): Promise<void> {
 const mostDoublings = 3;
 
 /**
- * A guest that was cut off from its host in the middle (its manager was killed while it was being saved) may hold a port
- * for closed that is open: nothing that is sent there arrives. Another connection mends it.
+ * Seen about once in 400 kills of a manager in the middle of a save: the guest runs, its port is connected, and nothing
+ * comes back on it. So nobody waits on one connection for ever: the next port is tried, on a connection of its own.
  */
 async function openSession(directory: string, silenceMs: number, signal: AbortSignal): Promise<Opened> {
   for (let tries = 0; ; tries += 1) {
