@@ -1,5 +1,4 @@
 /** Programs as they are released: one file each, with nothing to compile from TypeScript when they start. */
-import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { bundle } from "../../scripts/build/bundle.ts";
 import { buildRelease } from "../../scripts/build/release.ts";
@@ -16,7 +15,6 @@ export async function released(name: string, file: string): Promise<string> {
 
 /** cocoonctl with the parts beside it, below a directory that is empty. */
 export async function releasedCocoonctl(empty: string): Promise<string> {
-  await buildRelease(["bundles"], { directory: empty, archives: false });
-  const [tree = ""] = (await readdir(empty)).filter((name) => name.startsWith("cocoon-"));
-  return join(empty, tree, "lib/cocoon/start/cocoonctl.mjs");
+  const [tree = ""] = await buildRelease(["bundles"], { directory: empty, archives: false });
+  return join(tree, "lib/cocoon/start/cocoonctl.mjs");
 }

@@ -29,11 +29,12 @@ export interface ReleaseOptions {
   readonly archives: boolean;
 }
 
+/** Returns the trees that it made. */
 export async function buildRelease(
   kinds: readonly ReleaseKind[],
   { directory, archives }: ReleaseOptions,
-): Promise<void> {
-  if (kinds.length === 0) return;
+): Promise<readonly string[]> {
+  if (kinds.length === 0) return [];
   await mkdir(directory, { recursive: true });
   const info = await buildInfo();
   const name = `cocoon-${info.version}`;
@@ -47,6 +48,7 @@ export async function buildRelease(
     await writeFile(join(directory, "LICENSES.txt"), await licences());
   }
   await writeSums(directory);
+  return trees;
 }
 
 async function buildInfo(): Promise<BuildInfo> {
