@@ -3,6 +3,7 @@ import type { FileHandle } from "node:fs/promises";
 import type { Writable } from "node:stream";
 import { Fault } from "@cocoon/core";
 import type { CopyOptions, OpenObject } from "./storage.ts";
+import { writeTo } from "./write-to.ts";
 
 const chunkBytes = 512 * 1024;
 const spareBuffers: Buffer[] = [];
@@ -43,7 +44,7 @@ async function copyFile(
       const part = buffers[turn].subarray(0, Math.min(chunkBytes, end - position));
       await Promise.all([fill(file, part, position), sent]);
       signal.throwIfAborted();
-      sent = writeTo(sink, part);
+      sent = writeTo(sink, part, signal);
       position += part.length;
       turn = turn === 0 ? 1 : 0;
     }
@@ -62,12 +63,6 @@ async function fill(file: FileHandle, buffer: Buffer, position: number): Promise
     if (bytesRead === 0) throw new Fault("internal", "a stored file is shorter than it was");
     filled += bytesRead;
   }
-}
-
-function writeTo(sink: Writable, chunk: Buffer): Promise<void> {
-  return new Promise((resolve, reject) => {
-    sink.write(chunk, (error) => (error ? reject(error) : resolve()));
-  });
 }
 
 function takeBuffer(): Buffer {

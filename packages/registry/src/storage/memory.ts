@@ -4,6 +4,7 @@ import type { Writable } from "node:stream";
 import { Fault } from "@cocoon/core";
 import type { StorageKey } from "./layout.ts";
 import type { CopyOptions, LocalFile, ObjectInfo, OpenObject, Storage } from "./storage.ts";
+import { writeTo } from "./write-to.ts";
 
 interface Entry {
   readonly content: Buffer;
@@ -103,9 +104,6 @@ function openBuffer(content: Buffer): OpenObject {
 }
 
 async function copyBuffer(content: Buffer, sink: Writable, { range, signal }: CopyOptions): Promise<void> {
-  signal.throwIfAborted();
   const part = range ? content.subarray(range.start, range.end + 1) : content;
-  await new Promise<void>((resolve, reject) => {
-    sink.write(part, (error) => (error ? reject(error) : resolve()));
-  });
+  await writeTo(sink, part, signal);
 }

@@ -3,6 +3,7 @@ import { Readable, type Writable } from "node:stream";
 import { GetObjectCommand, type S3Client } from "@aws-sdk/client-s3";
 import { Fault } from "@cocoon/core";
 import type { CopyOptions } from "./storage.ts";
+import { writeTo } from "./write-to.ts";
 
 export interface S3Object {
   readonly client: S3Client;
@@ -22,11 +23,8 @@ export async function copyObjectTo(
   const expected = range ? range.end - range.start + 1 : found.ContentLength;
   let copied = 0;
   for await (const chunk of found.Body as AsyncIterable<Buffer>) {
-    signal.throwIfAborted();
     copied += chunk.length;
-    await new Promise<void>((resolve, reject) => {
-      sink.write(chunk, (error) => (error ? reject(error) : resolve()));
-    });
+    await writeTo(sink, chunk, signal);
   }
   if (copied !== expected)
     throw new Fault("unavailable", `${object.Key}: ${copied} of ${expected} bytes came`);

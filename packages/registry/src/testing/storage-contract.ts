@@ -97,6 +97,18 @@ function objects(open: () => Promise<Storage>): void {
     await assert.rejects(copy(), /enough|abort/i);
   });
 
+  it("stops copying when its reader is gone, also when a write to it never ends", async () => {
+    await using storage = await open();
+    const content = randomBytes(3_000_000);
+    const blob = layout.blob(digestOf(content));
+    await storage.put(blob, content);
+    await using object = await storage.open(blob);
+    const controller = new AbortController();
+    const sink = new Writable({ write: () => void setImmediate(() => controller.abort(new Error("gone"))) });
+    assert.ok(object);
+    await assert.rejects(object.copyTo(sink, { signal: controller.signal }), /gone|abort/i);
+  });
+
   it("says no to nobody who put the same object at the same time", async () => {
     await using storage = await open();
     const content = randomBytes(100_000);
