@@ -10,7 +10,8 @@
  *   node comes up and finds its pods
  *
  *   --pods N       500 unless said otherwise
- *   --rounds N     of each way into the guest (3)
+ *   --rounds N     of each way into the guest (7)
+ *   --bursts N     of pods that are created while the kubelet runs (5)
  *   --megabytes N  that pass each time (20)
  *   --idle N       seconds of looking at idle pods (30)
  */
@@ -23,7 +24,8 @@ import { printReport } from "./report.ts";
 const { values } = parseArgs({
   options: {
     pods: { type: "string", default: "500" },
-    rounds: { type: "string", default: "3" },
+    rounds: { type: "string", default: "7" },
+    bursts: { type: "string", default: "5" },
     megabytes: { type: "string", default: "20" },
     idle: { type: "string", default: "30" },
   },
@@ -39,6 +41,7 @@ console.log(JSON.stringify(access));
 for (const component of ["kube-scheduler", "kube-controller-manager"] as const) await cluster.stop(component);
 const many = await measureManyPods(cluster, {
   pods: Number(values.pods),
+  bursts: Number(values.bursts),
   restarts: Math.min(100, Number(values.pods)),
   idleMs: Number(values.idle) * 1_000,
 });
@@ -70,7 +73,11 @@ printReport({
       value: share(access.forwardWebSocketMBps.median, access.tcpMBps.median),
       want: ">= 70",
     },
-    { name: "pods/s, created to Ready, load on the same cores", value: many.podsPerSecond, want: ">= 200" },
+    {
+      name: "pods/s, created to Ready, load on the same cores",
+      value: many.podsPerSecond.median,
+      want: ">= 200",
+    },
     { name: "pods/s, there when their node came up, to Ready", value: waiting.podsPerSecond, want: ">= 200" },
     { name: "writes per pod, created to Ready", value: writes, want: "<= 4" },
     { name: "status p99, ms", value: many.statusMs.p99, want: "< 100" },

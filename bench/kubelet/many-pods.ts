@@ -3,14 +3,14 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { openKubeClient, pods as podType, type KubeClient } from "@cocoon/kube";
 import { temporaryDirectory, type OwnControlPlane } from "@cocoon/testkit";
-import { spreadOf } from "../report.ts";
+import { spreadOf, type Spread } from "../report.ts";
 import type { WorkerReply, WorkerRequest } from "./messages.ts";
 import { released } from "../support/released.ts";
 
 export interface ManyPods {
   readonly pods: number;
-  readonly readySeconds: number;
-  readonly podsPerSecond: number;
+  /** Over all bursts, each of which has a node and a process of its own; everything else is of the last one. */
+  readonly podsPerSecond: Spread;
   /** Processor time of the kubelet from creation to Ready. */
   readonly cpuMsPerPod: number;
   readonly writesPerPod: Readonly<Record<string, number>>;
@@ -49,48 +49,80 @@ async function startWorker(args: readonly string[]): Promise<Worker> {
   };
 }
 
-export async function measureManyPods(
-  cluster: OwnControlPlane,
-  options: { readonly pods: number; readonly restarts: number; readonly idleMs: number },
-): Promise<ManyPods> {
-  const { signal } = new AbortController();
-  const node = "bench-node";
-  await using directory = await temporaryDirectory();
-  await using client = await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal });
-  const args = [cluster.kubeconfigPath, node, directory.path, cluster.layout.pki];
-  const worker = await startWorker(args);
-  try {
-    const empty = await worker.ask({ kind: "usage" });
-    const before = (await worker.ask({ kind: "calls" })).calls ?? {};
-    const began = performance.now();
-    await createAll(client, { prefix: "m", node, pods: options.pods, signal });
-    await allReady(worker, options.pods);
-    const readySeconds = (performance.now() - began) / 1_000;
-    const after = (await worker.ask({ kind: "calls" })).calls ?? {};
-    const ready = await worker.ask({ kind: "usage" });
-    const restarts: number[] = [];
-    for (let index = 0; index < options.restarts; index += 1) {
-      const pod = `m${index}`;
-      restarts.push((await worker.ask({ kind: "restart", vmName: `vk-${pod}`, pod })).tookMs ?? Number.NaN);
-    }
-    const idle = await measureIdle(worker, options.idleMs);
-    const sorted = restarts.toSorted((left, right) => left - right);
-    return {
-      pods: options.pods,
-      readySeconds,
-      podsPerSecond: options.pods / readySeconds,
-      cpuMsPerPod: ((ready.cpuMicros ?? 0) - (empty.cpuMicros ?? 0)) / 1_000 / options.pods,
-      writesPerPod: perPod(before, after, options.pods),
-      statusMs: {
-        p50: spreadOf(sorted).median,
-        p99: sorted[Math.ceil(sorted.length * 0.99) - 1] ?? Number.NaN,
-      },
-      emptyMiB: (empty.rssBytes ?? 0) / mebibyte,
-      ...idle,
-    };
-  } finally {
-    worker.kill();
+interface ManyPodsOptions {
+  readonly pods: number;
+  readonly bursts: number;
+  readonly restarts: number;
+  readonly idleMs: number;
+}
+
+export async function measureManyPods(cluster: OwnControlPlane, options: ManyPodsOptions): Promise<ManyPods> {
+  await using client = await openKubeClient({
+    kubeconfig: cluster.kubeconfigPath,
+    signal: new AbortController().signal,
+  });
+  const rates: number[] = [];
+  for (let burst = 1; burst < options.bursts; burst += 1) {
+    await using started = await startNode(cluster, `early-node-${burst}`);
+    rates.push(options.pods / (await createToReady(client, started, { prefix: `e${burst}-`, ...options })));
   }
+  await using started = await startNode(cluster, "bench-node");
+  const { worker } = started;
+  const empty = await worker.ask({ kind: "usage" });
+  const before = (await worker.ask({ kind: "calls" })).calls ?? {};
+  rates.push(options.pods / (await createToReady(client, started, { prefix: "m", ...options })));
+  const after = (await worker.ask({ kind: "calls" })).calls ?? {};
+  const ready = await worker.ask({ kind: "usage" });
+  return {
+    pods: options.pods,
+    podsPerSecond: spreadOf(rates),
+    cpuMsPerPod: ((ready.cpuMicros ?? 0) - (empty.cpuMicros ?? 0)) / 1_000 / options.pods,
+    writesPerPod: perPod(before, after, options.pods),
+    statusMs: await measureRestarts(worker, options.restarts),
+    emptyMiB: (empty.rssBytes ?? 0) / mebibyte,
+    ...(await measureIdle(worker, options.idleMs)),
+  };
+}
+
+interface StartedNode extends AsyncDisposable {
+  readonly worker: Worker;
+  readonly node: string;
+}
+
+async function startNode(cluster: OwnControlPlane, node: string): Promise<StartedNode> {
+  const directory = await temporaryDirectory();
+  const worker = await startWorker([cluster.kubeconfigPath, node, directory.path, cluster.layout.pki]);
+  return {
+    worker,
+    node,
+    [Symbol.asyncDispose]: async () => {
+      worker.kill();
+      await directory[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** Seconds from the first creation until the API server has the last pod as Ready. */
+async function createToReady(
+  client: KubeClient,
+  { worker, node }: StartedNode,
+  { prefix, pods }: { readonly prefix: string; readonly pods: number },
+): Promise<number> {
+  const began = performance.now();
+  await createAll(client, { prefix, node, pods });
+  await allReady(worker, pods);
+  return (performance.now() - began) / 1_000;
+}
+
+/** How long the API server waits for the news that a VM died and was started again. */
+async function measureRestarts(worker: Worker, count: number): Promise<ManyPods["statusMs"]> {
+  const took: number[] = [];
+  for (let index = 0; index < count; index += 1) {
+    const pod = `m${index}`;
+    took.push((await worker.ask({ kind: "restart", vmName: `vk-${pod}`, pod })).tookMs ?? Number.NaN);
+  }
+  const sorted = took.toSorted((left, right) => left - right);
+  return { p50: spreadOf(sorted).median, p99: sorted[Math.ceil(sorted.length * 0.99) - 1] ?? Number.NaN };
 }
 
 function perPod(
@@ -134,30 +166,25 @@ export interface WaitingPods {
 
 /** The two halves on their own: pods created for a node that is away, then the node comes up. */
 export async function measureWaitingPods(cluster: OwnControlPlane, pods: number): Promise<WaitingPods> {
-  const { signal } = new AbortController();
   const node = "late-node";
-  await using directory = await temporaryDirectory();
+  const { signal } = new AbortController();
   await using client = await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal });
-  const createSeconds = await createAll(client, { prefix: "w", node, pods, signal });
-  const worker = await startWorker([cluster.kubeconfigPath, node, directory.path, cluster.layout.pki]);
-  try {
-    const writingMs = await allReady(worker, pods);
-    return { creationsPerSecond: pods / createSeconds, podsPerSecond: pods / (writingMs / 1_000) };
-  } finally {
-    worker.kill();
-  }
+  const createSeconds = await createAll(client, { prefix: "w", node, pods });
+  await using started = await startNode(cluster, node);
+  const writingMs = await allReady(started.worker, pods);
+  return { creationsPerSecond: pods / createSeconds, podsPerSecond: pods / (writingMs / 1_000) };
 }
 
 interface Creation {
   readonly prefix: string;
   readonly node: string;
   readonly pods: number;
-  readonly signal: AbortSignal;
 }
 
 /** Seconds that it took. */
-async function createAll(client: KubeClient, { prefix, node, pods, signal }: Creation): Promise<number> {
+async function createAll(client: KubeClient, { prefix, node, pods }: Creation): Promise<number> {
   const began = performance.now();
+  const { signal } = new AbortController();
   const names = Array.from({ length: pods }, (_each, index) => `${prefix}${index}`);
   const create = async (): Promise<void> => {
     for (let name = names.pop(); name !== undefined; name = names.pop())

@@ -1,7 +1,8 @@
 /** The life of machines: made, shown, reached, ended. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { eventually, sharedControlPlane } from "@cocoon/testkit";
+import { eventually, sharedControlPlane, temporaryDirectory } from "@cocoon/testkit";
+import { FakeHost, FakeRuntime } from "@cocoon/vm/testing";
 import { machinePod, openWorld, runMachine, type PodView } from "./test-vk.ts";
 
 const cluster = await sharedControlPlane();
@@ -45,6 +46,29 @@ test("a pod becomes a machine, is reached through the API server, and goes with 
   assert.deepEqual(node.snapshots(), []);
   assert.ok(await world.tagged(vmName, "latest"), "the default policy keeps a snapshot");
   assert.equal(await world.tagged(vmName, "hibernate"), undefined);
+});
+
+test("a machine that takes time says that it is being made, and then that it is ready", async () => {
+  await using world = await openWorld(cluster);
+  await using directory = await temporaryDirectory();
+  const made = Promise.withResolvers<void>();
+  const host = new FakeHost({ directory: directory.path });
+  class SlowRuntime extends FakeRuntime {
+    override async run(...args: Parameters<FakeRuntime["run"]>): ReturnType<FakeRuntime["run"]> {
+      await made.promise;
+      return super.run(...args);
+    }
+  }
+  const node = await world.newNode({ runtime: async () => new SlowRuntime(host) });
+  await world.apply(machinePod("slow", node.name, runMachine(`vk-${world.namespace.name}-slow`)));
+  const state = async () => {
+    const annotations = (await world.pod("slow"))?.metadata.annotations ?? {};
+    return annotations["vm.cocoonstack.io/lifecycle-state"];
+  };
+  await eventually(async () => assert.equal(await state(), "creating"));
+  made.resolve();
+  await eventually(async () => assert.equal(await state(), "ready"));
+  assert.ok(ready(await world.pod("slow")));
 });
 
 test("a machine with a probe port is ready when that port answers", async () => {

@@ -16,7 +16,9 @@ const ready = { ...hibernating, state: "ready" as const };
 const failed = { ...hibernating, state: "failed" as const };
 
 const bringUp: readonly (readonly [string, Seen, string])[] = [
-  ["nothing was said yet", seen({}), "announce"],
+  ["nothing was said yet: it is made at once", seen({ machine: machine({ mode: "run" }) }), "run"],
+  ["it failed: the new attempt is said first", seen({ machine: machine({ lifecycle: failed }) }), "announce"],
+  ["it is there, and nothing was said of it", seen({ vm: running, machine: machine({}) }), "settled"],
   ["mode run", seen({ machine: machine({ lifecycle: creating, mode: "run" }) }), "run"],
   ["mode clone", seen({ machine: machine({ lifecycle: creating, mode: "clone" }) }), "clone"],
   ["no mode", seen({ machine: machine({ lifecycle: creating, mode: "" }) }), "decideMode"],

@@ -160,7 +160,7 @@ function planAwake(seen: Seen): Step {
 function planLive(seen: Seen, vm: SeenVm): Step {
   const { local, machine, freezes } = seen;
   // A new attempt after a failure or a sleep: only then may `ready` follow.
-  if (machine.lifecycle.state !== "creating" && machine.lifecycle.state !== "ready")
+  if (!["", "creating", "ready"].includes(machine.lifecycle.state))
     return { kind: "announce", state: "creating" };
   // Gone, and restored from where it slept.
   if (diedAfterPush(seen, vm)) return { kind: "remove", vmId: vm.id };
@@ -192,10 +192,14 @@ function planRestore(machine: Machine, tag: SleepingSnapshot): Step {
   return { kind: "restore", snapshot: tag };
 }
 
-/** The bring-up order when nothing lives and nothing sleeps. */
+/**
+ * The bring-up order when nothing lives and nothing sleeps. A machine of which nothing was said yet is announced only if
+ * it takes time: most say `ready` with their first write.
+ */
 function planFresh(seen: Seen): Step {
   const { machine } = seen;
-  if (!reports(machine, "creating")) return { kind: "announce", state: "creating" };
+  if (machine.lifecycle.state !== "" && !reports(machine, "creating"))
+    return { kind: "announce", state: "creating" };
   if (machine.cloneFromDir !== "") {
     if (machine.mode === "run" || machine.vm.forkFrom !== "")
       return {

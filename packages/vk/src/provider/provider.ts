@@ -57,6 +57,9 @@ export interface ProviderParts extends Abortable {
 /** More steps than any way through the plan has: a plan that goes in circles ends as an error. */
 const maxSteps = 40;
 
+/** How long making a VM may take until the pod says that it is being made. */
+const announceAfterMs = 250;
+
 export class Machines {
   readonly parts: ProviderParts;
   readonly #seats = new Map<string, Seat>();
@@ -203,10 +206,31 @@ export class Machines {
       if (step.kind === "refuse" && step.reason === "VMGone") return this.#readiness.showGone(seat, step);
       if (step.kind === "start") await this.#pauseBeforeStart(seat, signal);
       await this.#before(machine.vm.vmName, step.kind);
+      await using _slow = this.#announceIfSlow(seat, signal);
       await applyStep(context, step, { signal });
       this.#tellStep(context, step);
     }
     throw new Fault("internal", `no end after ${maxSteps} steps`);
+  }
+
+  /** People who wait for a new machine are told that it is being made; one that is quick speaks for itself. */
+  #announceIfSlow(seat: Seat, signal: AbortSignal): AsyncDisposable {
+    let written = Promise.resolve();
+    const announce = async (): Promise<void> => {
+      try {
+        await seat.writer.announce({ state: "creating" }, { signal });
+      } catch (error) {
+        this.parts.log.warn({ pod: keyText(seat.key), error: messageOf(error) }, "creation not announced");
+      }
+    };
+    const isNew = readMachine(seat.writer.pod).lifecycle.state === "";
+    const timer = isNew ? setTimeout(() => void (written = announce()), announceAfterMs) : undefined;
+    return {
+      [Symbol.asyncDispose]: () => {
+        clearTimeout(timer);
+        return written; // whatever is said next is said after it
+      },
+    };
   }
 
   #tellStep({ tell }: StepContext, step: Step): void {

@@ -108,10 +108,11 @@ export class Readiness {
       const live = { kind: "live" as const, ip, startedAt, restarts, vmId: vm.id };
       const { ok: ready, message } = result;
       const { writer } = seat;
+      const isNew = readMachine(writer.pod).lifecycle.state === "";
       // One write for both: who sees `ready` on the pod sees its status as well.
       const changes = writer.changesOf({
         ...writer.vmTexts({ vmId: vm.id, ip }),
-        ...(ready ? writer.lifecycleTexts({ state: "ready" }) : {}),
+        ...(ready || isNew ? writer.lifecycleTexts({ state: ready ? "ready" : "creating" }) : {}),
       });
       await orAborted(this.#publish(seat, { ...live, ready, message }, changes), { signal });
       writer.took(changes);
