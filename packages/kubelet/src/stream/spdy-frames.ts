@@ -120,13 +120,14 @@ function words(...values: number[]): Buffer {
   return bytes;
 }
 
-/** Header of a data frame; the caller writes the bytes after it. */
-export function dataHeader(streamId: number, length: number, fin = false): Buffer {
-  const header = Buffer.alloc(headerBytes);
-  header.writeUInt32BE(streamId & idMask, 0);
-  header[4] = fin ? flagFin : 0;
-  header.writeUIntBE(length, 5, 3);
-  return header;
+/** One buffer for header and bytes: over a WebSocket each write is a message of its own. */
+export function dataFrame(streamId: number, bytes: Uint8Array, fin = false): Buffer {
+  const frame = Buffer.allocUnsafe(headerBytes + bytes.length);
+  frame.writeUInt32BE(streamId & idMask, 0);
+  frame[4] = fin ? flagFin : 0;
+  frame.writeUIntBE(bytes.length, 5, 3);
+  frame.set(bytes, headerBytes);
+  return frame;
 }
 
 export function synReply(streamId: number, headerBlock: Buffer): Buffer {

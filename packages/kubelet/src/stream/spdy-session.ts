@@ -6,10 +6,11 @@
  */
 import { Duplex } from "node:stream";
 import { Fault, messageOf } from "@cocoon/core";
+import { gathering } from "./gathering.ts";
 import { EmptyHeaderEncoder, HeaderDecoder, type SpdyHeaders } from "./spdy-headers.ts";
 import {
   controlType,
-  dataHeader,
+  dataFrame,
   FrameParser,
   goAway,
   headersBlock,
@@ -46,6 +47,7 @@ const defaults = {
 };
 /** 32 to 64 KiB measured best; smaller halves the throughput, larger is slower again. */
 const frameBytes = 32 * 1024;
+const nothing = new Uint8Array(0);
 
 export class SpdyStream extends Duplex {
   readonly id: number;
@@ -67,7 +69,12 @@ export class SpdyStream extends Duplex {
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
-    this.#session.sendData(this.id, chunk, done);
+    this.#session.sendData(this.id, chunk, gathering(chunk.length, done));
+  }
+
+  override _writev(pieces: { readonly chunk: Buffer }[], done: (error?: Error | null) => void): void {
+    const chunk = Buffer.concat(pieces.map((piece) => piece.chunk));
+    this.#session.sendData(this.id, chunk, gathering(chunk.length, done));
   }
 
   override _final(done: (error?: Error | null) => void): void {
@@ -226,10 +233,9 @@ export class SpdySession {
     }
     transport.cork();
     for (let offset = 0; offset < chunk.length; offset += frameBytes) {
-      const piece = chunk.subarray(offset, offset + frameBytes);
-      transport.write(dataHeader(streamId, piece.length));
-      if (offset + frameBytes >= chunk.length) transport.write(piece, done);
-      else transport.write(piece);
+      const frame = dataFrame(streamId, chunk.subarray(offset, offset + frameBytes));
+      if (offset + frameBytes >= chunk.length) transport.write(frame, done);
+      else transport.write(frame);
     }
     transport.uncork();
     if (chunk.length === 0) done();
@@ -237,7 +243,7 @@ export class SpdySession {
 
   sendEnd(streamId: number, done: (error?: Error | null) => void): void {
     if (this.#writable() && this.#streams.has(streamId))
-      this.#options.transport.write(dataHeader(streamId, 0, true), done);
+      this.#options.transport.write(dataFrame(streamId, nothing, true), done);
     else done();
   }
 

@@ -8,7 +8,7 @@ import fc from "fast-check";
 import { isFault } from "@cocoon/core";
 import { count, eventually } from "@cocoon/testkit";
 import { spdyDictionary } from "./spdy-dictionary.ts";
-import { controlType, dataHeader, FrameParser, ping } from "./spdy-frames.ts";
+import { controlType, dataFrame, FrameParser, ping } from "./spdy-frames.ts";
 import { EmptyHeaderEncoder, HeaderDecoder } from "./spdy-headers.ts";
 import { SpdySession, type SpdyStream } from "./spdy-session.ts";
 
@@ -119,7 +119,7 @@ const anyFrame = fc.oneof(
       body: fc.uint8Array({ maxLength: 300 }),
       fin: fc.boolean(),
     })
-    .map(({ id, body, fin }) => Buffer.concat([dataHeader(id, body.length, fin), body])),
+    .map(({ id, body, fin }) => dataFrame(id, body, fin)),
   fc
     .record({
       type: fc.integer({ min: 1, max: 20 }),
@@ -166,6 +166,7 @@ function serve(
     session,
     streams,
     seen: () => parseInPieces(Buffer.concat(received), []),
+    writes: () => received.length,
     writer: new HeaderWriter(),
   };
 }
@@ -179,14 +180,29 @@ test("a stream is answered, echoes, half-closes both ways; odd pings are answere
   const [stream] = streams;
   assert.ok(stream);
   stream.pipe(stream);
-  client.write(Buffer.concat([dataHeader(1, 5), Buffer.from("hello")]));
-  client.write(dataHeader(1, 0, true));
+  client.write(dataFrame(1, Buffer.from("hello")));
+  client.write(dataFrame(1, Buffer.alloc(0), true));
   await eventually(() => {
     assert.equal(seen().data.get(1), Buffer.from("hello").toString("hex"));
     assert.ok(seen().ended.has(1));
   });
   const controls = seen().controls.map((line) => line.split(" ")[0]);
   assert.deepEqual(controls, [String(controlType.synReply), String(controlType.ping)]);
+});
+
+test("a first small piece goes out at once, and those that follow it go out together", async () => {
+  const { client, streams, seen, writes, writer } = serve("pause");
+  client.write(await writer.synStream(1, { streamtype: "data" }));
+  await eventually(() => assert.equal(streams.length, 1));
+  const before = writes();
+  const pieces = Array.from({ length: 100 }, (_each, index) => Buffer.alloc(100, index));
+  for (const piece of pieces) streams[0]?.write(piece);
+  streams[0]?.end();
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(seen().data.get(1), pieces[0]?.toString("hex"));
+  await eventually(() => assert.ok(seen().ended.has(1)));
+  assert.equal(seen().data.get(1), Buffer.concat(pieces).toString("hex"));
+  assert.equal(writes() - before, 3, "the first, the rest, the end");
 });
 
 test("a refused stream is reset and the connection lives on", async () => {
@@ -207,9 +223,8 @@ test("a slow reader is waited for, and nothing of what it reads is lost", async 
     stallMs: 5_000, // between two pieces a slow reader takes far less, also on a busy machine
   });
   client.write(await writer.synStream(1, { streamtype: "data" }));
-  for (let round = 0; round < 32; round += 1)
-    client.write(Buffer.concat([dataHeader(1, filled.length), filled]));
-  client.write(dataHeader(1, 0, true));
+  for (let round = 0; round < 32; round += 1) client.write(dataFrame(1, filled));
+  client.write(dataFrame(1, Buffer.alloc(0), true));
   await eventually(() => assert.equal(streams.length, 1));
   let total = 0;
   for await (const chunk of streams[0] ?? []) {
@@ -224,9 +239,8 @@ test("one unread stream is reset alone, or pauses the connection, as asked", asy
   const resetting = serve("resetStalled", { maximumBufferedBytes: 256 * 1024, stallMs: 20 });
   resetting.client.write(await resetting.writer.synStream(1, { streamtype: "data" }));
   resetting.client.write(await resetting.writer.synStream(3, { streamtype: "data" }));
-  for (let round = 0; round < 8; round += 1)
-    resetting.client.write(Buffer.concat([dataHeader(1, filled.length), filled]));
-  resetting.client.write(Buffer.concat([dataHeader(3, 2), Buffer.from("ok")]));
+  for (let round = 0; round < 8; round += 1) resetting.client.write(dataFrame(1, filled));
+  resetting.client.write(dataFrame(3, Buffer.from("ok")));
   await eventually(() => {
     assert.equal(resetting.streams[0]?.destroyed, true);
     assert.equal(resetting.streams[1]?.readableLength, 2);
@@ -234,9 +248,8 @@ test("one unread stream is reset alone, or pauses the connection, as asked", asy
 
   const pausing = serve("pause", { maximumBufferedBytes: 256 * 1024 });
   pausing.client.write(await pausing.writer.synStream(1, { streamtype: "stdin" }));
-  for (let round = 0; round < 64; round += 1)
-    pausing.client.write(Buffer.concat([dataHeader(1, filled.length), filled]));
-  pausing.client.write(dataHeader(1, 0, true));
+  for (let round = 0; round < 64; round += 1) pausing.client.write(dataFrame(1, filled));
+  pausing.client.write(dataFrame(1, Buffer.alloc(0), true));
   await eventually(() => assert.equal(pausing.streams.length, 1));
   const [stream] = pausing.streams;
   assert.ok(stream);

@@ -6,6 +6,7 @@ import { Readable, Writable } from "node:stream";
 import { finished } from "node:stream/promises";
 import { Fault } from "@cocoon/core";
 import { WebSocket, WebSocketServer } from "ws";
+import { gathering } from "./gathering.ts";
 import type { CommandIo, CommandQuery, CommandTransport } from "./remote-command.ts";
 import { defaultStreamTimes, type StreamTimes } from "./spdy-command.ts";
 import { statusJson, statusText, type CommandEnd } from "./status.ts";
@@ -145,12 +146,16 @@ class WebSocketCommand implements CommandTransport {
   #output(number: number): Writable {
     return new Writable({
       highWaterMark: 256 * 1024,
-      write: (chunk: Buffer, _encoding, done) => {
-        if (this.#socket.readyState === WebSocket.OPEN)
-          this.#socket.send(this.#encode(number, chunk), (error) => done(error));
-        else done(new Fault("unavailable", "the client left"));
-      },
+      write: (chunk: Buffer, _encoding, done) => this.#sendOutput(number, chunk, done),
+      writev: (pieces, done) =>
+        this.#sendOutput(number, Buffer.concat(pieces.map(({ chunk }) => chunk as Buffer)), done),
     });
+  }
+
+  #sendOutput(number: number, chunk: Buffer, done: (error?: Error | null) => void): void {
+    const sent = gathering(chunk.length, done);
+    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(this.#encode(number, chunk), sent);
+    else done(new Fault("unavailable", "the client left"));
   }
 
   #encode(number: number, bytes: Buffer): Buffer | string {
