@@ -105,6 +105,9 @@ function container(): object {
       fieldEnv("POD_NAME", "metadata.name"),
       // Reviews die young: a small nursery takes a third less memory under load.
       { name: "NODE_OPTIONS", value: "--max-semi-space-size=4" },
+      // The C library has one heap for all threads, and gives back what they no longer need.
+      { name: "MALLOC_ARENA_MAX", value: "1" },
+      { name: "MALLOC_TRIM_THRESHOLD_", value: "131072" },
     ],
     ports: [
       { name: "webhook", containerPort: 9443 },

@@ -11,7 +11,20 @@ const close = 0x7d;
  * Whether brackets nest deeper than `limit`. The text need not be valid: what is not JSON is the parser's to refuse,
  * this only keeps it, and every recursive walk after it, from being led down a well.
  */
-export function nestsDeeperThan(text: Uint8Array, limit: number): boolean {
+export function nestsDeeperThan(text: Buffer, limit: number): boolean {
+  return opensMoreThan(text, limit) && isDeeperThan(text, limit);
+}
+
+/** Most texts have fewer brackets than may nest; finding those few costs far less than reading every byte. */
+function opensMoreThan(text: Buffer, limit: number): boolean {
+  let left = limit;
+  for (const bracket of [open, open & ~braceBit])
+    for (let at = text.indexOf(bracket); at !== -1; at = text.indexOf(bracket, at + 1))
+      if (left-- === 0) return true;
+  return false;
+}
+
+function isDeeperThan(text: Uint8Array, limit: number): boolean {
   let depth = 0;
   const length = text.length;
   for (let index = 0; index < length; index += 1) {

@@ -1,57 +1,102 @@
 /** A CocoonSet as it arrives: any text anywhere, nothing filled in. Types must be right, values are judged later. */
-import * as z from "zod";
+import type { JsonObject } from "@cocoon/kube/admission";
+import { ObjectReader } from "./object-reader.ts";
 
-const text = z
-  .string()
-  .nullish()
-  .transform((value) => value ?? "");
-const number = z.int().nullish();
-const quantity = z.union([z.string(), z.number()]).nullish();
-const amounts = z.record(z.string(), quantity).nullish();
+interface VmShape {
+  readonly image: string;
+  readonly mode: string;
+  readonly os: string;
+  readonly backend: string;
+  readonly connType: string;
+  readonly probePort: number | undefined;
+  readonly storage: string | number | undefined;
+}
 
-const vmOptions = {
-  os: text,
-  backend: text,
-  connType: text,
-  network: text,
-  forcePull: z.boolean().nullish(),
-  noDirectIO: z.boolean().nullish(),
-  probePort: number,
-  storage: quantity,
-  resources: z.object({ limits: amounts, requests: amounts }).nullish(),
-};
+export interface AgentShape extends VmShape {
+  readonly replicas: number | undefined;
+}
 
-const agent = z.object({ image: text, mode: text, replicas: number, ...vmOptions });
-const toolbox = z.object({
-  name: text,
-  image: text,
-  mode: text,
-  staticIP: text,
-  staticVMID: text,
-  awaitAddress: z.boolean().nullish(),
-  vncPort: number,
-  ...vmOptions,
-});
+export interface ToolboxShape extends VmShape {
+  readonly name: string;
+  readonly staticIP: string;
+  readonly staticVMID: string;
+  readonly awaitAddress: boolean | undefined;
+}
 
-const spec = z.object({
-  suspend: z.boolean().nullish(),
-  snapshotPolicy: text,
-  hibernatePolicy: text,
-  nodePool: text,
-  nodeName: text,
-  snapshotCompatibilityClass: z.string().nullish(),
-  agent: agent.nullish(),
-  toolboxes: z.array(toolbox).nullish(),
-});
+export interface SpecShape {
+  readonly suspend: boolean | undefined;
+  readonly snapshotPolicy: string;
+  readonly hibernatePolicy: string;
+  readonly nodePool: string;
+  readonly nodeName: string;
+  readonly snapshotCompatibilityClass: string | undefined;
+  readonly agent: AgentShape | undefined;
+  readonly toolboxes: readonly ToolboxShape[] | undefined;
+}
 
-export const setShape = z.object({
-  metadata: z.object({ name: z.string().nullish(), namespace: z.string().nullish() }).nullish(),
-  spec: spec.nullish(),
-});
+export type ReadSet =
+  | { readonly kind: "value"; readonly name: string; readonly spec: SpecShape }
+  | { readonly kind: "fault"; readonly message: string };
 
-export type SpecShape = z.output<typeof spec>;
-export type AgentShape = z.output<typeof agent>;
-export type ToolboxShape = z.output<typeof toolbox>;
+export function readSet(object: JsonObject | undefined): ReadSet {
+  if (!object) return { kind: "fault", message: "object: must be an object" };
+  const reader = new ObjectReader(object);
+  const metadata = reader.object("metadata");
+  metadata?.maybeText("namespace");
+  const name = metadata?.text("name") ?? "";
+  const spec = readSpec(reader.object("spec") ?? nothing);
+  const { trouble } = reader;
+  return trouble === undefined ? { kind: "value", name, spec } : { kind: "fault", message: trouble };
+}
 
-export const emptySpec: SpecShape = spec.parse({});
-export const emptyAgent: AgentShape = agent.parse({});
+const nothing = new ObjectReader({});
+
+function readSpec(spec: ObjectReader): SpecShape {
+  const agent = spec.object("agent");
+  return {
+    suspend: spec.flag("suspend"),
+    snapshotPolicy: spec.text("snapshotPolicy"),
+    hibernatePolicy: spec.text("hibernatePolicy"),
+    nodePool: spec.text("nodePool"),
+    nodeName: spec.text("nodeName"),
+    snapshotCompatibilityClass: spec.maybeText("snapshotCompatibilityClass"),
+    agent: agent && readAgent(agent),
+    toolboxes: spec.objects("toolboxes")?.map(readToolbox),
+  };
+}
+
+function readAgent(agent: ObjectReader): AgentShape {
+  return { ...readVm(agent), replicas: agent.integer("replicas") };
+}
+
+export const emptyAgent: AgentShape = readAgent(nothing);
+
+function readToolbox(toolbox: ObjectReader): ToolboxShape {
+  toolbox.integer("vncPort");
+  return {
+    ...readVm(toolbox),
+    name: toolbox.text("name"),
+    staticIP: toolbox.text("staticIP"),
+    staticVMID: toolbox.text("staticVMID"),
+    awaitAddress: toolbox.flag("awaitAddress"),
+  };
+}
+
+/** What is only looked at for its type is read and dropped. */
+function readVm(vm: ObjectReader): VmShape {
+  vm.maybeText("network");
+  vm.flag("forcePull");
+  vm.flag("noDirectIO");
+  const resources = vm.object("resources");
+  for (const amounts of [resources?.object("limits"), resources?.object("requests")])
+    for (const field of amounts?.fields() ?? []) amounts?.amount(field);
+  return {
+    image: vm.text("image"),
+    mode: vm.text("mode"),
+    os: vm.text("os"),
+    backend: vm.text("backend"),
+    connType: vm.text("connType"),
+    probePort: vm.integer("probePort"),
+    storage: vm.amount("storage"),
+  };
+}

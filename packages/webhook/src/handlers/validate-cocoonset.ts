@@ -8,8 +8,7 @@ import {
 import type { Abortable, FieldCause } from "@cocoon/core";
 import { allow, type AdmissionContext, type AdmissionRequest } from "@cocoon/kube/admission";
 import { violationsOf } from "./cocoonset-rules.ts";
-import { emptyAgent, emptySpec, setShape, type SpecShape } from "./cocoonset-shape.ts";
-import { decodeWith } from "./decode.ts";
+import { emptyAgent, readSet, type SpecShape } from "./cocoonset-shape.ts";
 import { allowed, deniedWith, failed, skipped, type Judgement } from "./judgement.ts";
 import { isSameSpec } from "./same-spec.ts";
 
@@ -25,11 +24,11 @@ export interface SetRules {
 export function validateSets(rules: SetRules) {
   return (request: AdmissionRequest, context: AdmissionContext): Judgement | Promise<Judgement> => {
     if (request.operation !== "CREATE" && request.operation !== "UPDATE") return skipped("operation");
-    const decoded = decodeWith(setShape, request.object);
-    if (decoded.kind === "fault") return failed("decode", `decode CocoonSet: ${decoded.message}`);
+    const set = readSet(request.object);
+    if (set.kind === "fault") return failed("decode", `decode CocoonSet: ${set.message}`);
     if (request.operation === "UPDATE" && isUnchanged(request)) return skipped("no_change");
-    const spec = decoded.value.spec ?? emptySpec;
-    const name = decoded.value.metadata?.name || request.name;
+    const { spec } = set;
+    const name = set.name || request.name;
     const causes = [
       ...violationsOf(spec),
       ...immutableViolations(request, spec),
