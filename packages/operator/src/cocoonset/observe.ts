@@ -13,11 +13,12 @@ import { compareQuantities, tryParseQuantity, type Quantity } from "@cocoon/core
 import { keyOf, keyText, type Node, type Pod } from "@cocoon/kube";
 import { isConditionTrue, isControlledBy } from "@cocoon/kube/controller";
 import { readMachine, type Machine } from "../machine.ts";
+import type { AskedTags } from "./asked-tags.ts";
 import { allMembers, keyOfSet, membersOf, type Members } from "./members.ts";
 import type { SetParts } from "./parts.ts";
-import { retentionPeriodMs, type NodeFacts, type TagAnswer, type World } from "./world.ts";
+import { retentionPeriodMs, type NodeFacts, type World } from "./world.ts";
 
-export function observeSet(parts: SetParts, set: CocoonSet, tags: ReadonlyMap<string, TagAnswer>): World {
+export function observeSet(parts: SetParts, set: CocoonSet, asked: AskedTags): World {
   const owned = parts.pods.merge(parts.podsByOwner.get(set.metadata.uid ?? ""), (pod) =>
     isControlledBy(pod, set),
   );
@@ -30,7 +31,7 @@ export function observeSet(parts: SetParts, set: CocoonSet, tags: ReadonlyMap<st
     hibernations: hibernationsOf(parts, set, { members, machines }),
     taken: takenNames(parts, set, { members, machines }),
     node: (name) => nodeFacts(parts, name),
-    tags,
+    tags: asked.forMachines(machines),
     sourceTrouble: sourceTrouble(parts, set),
     retentionDue: retentionIsDue(parts, set),
     legacyKeys: isBridged(set),

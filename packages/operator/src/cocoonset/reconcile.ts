@@ -12,6 +12,7 @@ import type { ObjectKey } from "@cocoon/kube";
 import { hasFinalizer, requeue, settled, type Outcome, type ReconcileContext } from "@cocoon/kube/controller";
 import type { CustomObject } from "../kinds.ts";
 import { applyActions } from "./apply.ts";
+import { AskedTags } from "./asked-tags.ts";
 import type { SetPlan } from "./draft.ts";
 import { observeSet } from "./observe.ts";
 import type { SetParts } from "./parts.ts";
@@ -44,35 +45,40 @@ export class SetReconciler {
   }
 
   async #settle(key: ObjectKey, context: ReconcileContext): Promise<Outcome> {
-    const tags = new Map<string, TagAnswer>();
+    const asked = new AskedTags();
     for (let round = 0; round < mostRounds; round += 1) {
       const object = this.#parts.sets.get(key);
       if (!object || isFinished(object)) {
         this.#statuses.forget(object?.metadata.uid ?? "");
         return settled;
       }
-      const world = observeSet(this.#parts, readSet(object), tags);
+      const world = observeSet(this.#parts, readSet(object), asked);
       const plan = planSet(world);
       if (plan.asks.length > 0) {
-        await this.#ask(plan.asks, tags, context);
+        await this.#ask(plan.asks, { asked, machines: world.machines }, context);
         continue;
       }
       if (!(await this.#apply(world, plan, context))) return this.#conclude(world, plan, context);
       if (plan.actions.some(({ kind }) => kind === "dropSleeping" || kind === "releaseSleeping"))
-        tags.clear();
+        asked.clear();
     }
     return requeue(0, `not at rest after ${mostRounds} rounds`);
   }
 
-  async #ask(vmNames: readonly string[], tags: Map<string, TagAnswer>, { signal }: Abortable): Promise<void> {
+  async #ask(
+    vmNames: readonly string[],
+    { asked, machines }: { readonly asked: AskedTags; readonly machines: World["machines"] },
+    { signal }: Abortable,
+  ): Promise<void> {
+    const note = (vmName: string, answer: TagAnswer) => asked.note(vmName, machines, answer);
     await Promise.all(
       vmNames.map(async (vmName) => {
         try {
           const digest = await this.#parts.snapshots.sleeping(vmName, { signal });
-          tags.set(vmName, digest === undefined ? { kind: "absent" } : { kind: "there", digest });
+          note(vmName, digest === undefined ? { kind: "absent" } : { kind: "there", digest });
         } catch (error) {
           if (signal.aborted) throw error;
-          tags.set(vmName, { kind: "unknown", message: messageOf(error) });
+          note(vmName, { kind: "unknown", message: messageOf(error) });
         }
       }),
     );
