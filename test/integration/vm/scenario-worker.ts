@@ -4,9 +4,11 @@
  *
  *   node scenario-worker.ts life|full ROOT IMAGES
  */
+import assert from "node:assert/strict";
 import { rm, statfs, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf, isFault } from "@cocoon/core";
+import { eventually } from "@cocoon/testkit";
 import {
   demoImageName,
   openImageLibrary,
@@ -83,19 +85,25 @@ async function full(): Promise<Record<string, unknown>> {
   return { saves, refused, listed, answered, starved, state };
 }
 
+async function freeBytes(): Promise<number> {
+  const { bavail, bsize } = await statfs(root);
+  return bavail * bsize;
+}
+
 /** The guest itself fills the host's disk: it is frozen, and goes on where it was once there is room. */
 async function starve(runtime: VmRuntime, id: string): Promise<Record<string, unknown>> {
   const ballast = join(root, "ballast");
-  const { bavail, bsize } = await statfs(root);
-  await writeFile(ballast, Buffer.alloc(bavail * bsize - 20 * mebibyte, 1));
+  await writeFile(ballast, Buffer.alloc((await freeBytes()) - 20 * mebibyte, 1));
   await using program = await runtime.exec(
     id,
     { argv: ["sh", "-c", "head -c 60000000 /dev/urandom > /root/big; sync; echo wrote"] },
     { signal },
   );
+  // Nobody listens while the guest fills the disk, so it may well be frozen before the watch begins.
+  await eventually(async () => assert.ok((await freeBytes()) < 8 * mebibyte), { timeoutMs: 120_000 });
   let trouble = "";
   for await (const event of runtime.watch({ signal })) {
-    // It may already be frozen when the watch begins: then it is listed so, and no change follows.
+    // When it is frozen before the watch begins it is listed so, and no change follows.
     if (!("vm" in event) || event.vm.state !== "paused") continue;
     trouble = event.vm.trouble ?? "";
     break;

@@ -17,13 +17,12 @@ import { EventQueue } from "./event-queue.ts";
 import { diskTrouble } from "./lifecycle.ts";
 import { settleLater, show } from "./operate.ts";
 import { awaitGone } from "./process.ts";
-import { connectQmp, type QmpClient } from "./qmp.ts";
+import { greetedBy } from "./qmp.ts";
 import { connectIn } from "./unix-socket.ts";
 import { eventsBetween } from "./vm-events.ts";
 
 const sweepMs = 15_000;
 const addressMs = 500;
-const eventsGreetingMs = 5_000;
 const lastMomentMs = 150;
 
 /** Our ear at one QEMU. */
@@ -236,40 +235,34 @@ interface EarHooks {
   readonly onResume: () => void;
 }
 
-/**
- * The first listener at a QEMU gets its events. A later one is never greeted, but its connection still ends when QEMU
- * does, and that is what matters.
- */
+/** Every connection ends when QEMU does; events come to the one that QEMU greeted, which may be somebody else's for now. */
 async function openEar(directory: string, signal: AbortSignal, hooks: EarHooks): Promise<OpenEar> {
-  const qmp = await tryEvents(directory, signal);
-  if (!qmp) return silentEar(await connectIn(directory, vmFile.events, { signal }));
-  qmp.onEvent(({ event, data }) => {
-    if (event === "SHUTDOWN") hooks.onShutdown(textOf(data["reason"]));
-    if (event === "RESET" && data["guest"] === true) hooks.onReset();
-    if (event === "BLOCK_IO_ERROR" && data["action"] === "stop") hooks.onDiskTrouble();
-    if (event === "RESUME") hooks.onResume();
+  const socket = await connectIn(directory, vmFile.events, { signal });
+  const closed = new Promise<void>((resolve) => {
+    socket.once("close", () => resolve());
   });
-  return { closed: qmp.closed, hangUp: () => qmp[Symbol.dispose]() };
+  void listen(socket, signal, hooks);
+  return { closed, hangUp: () => socket.destroy() };
+}
+
+/** Never rejects: whatever fails here ends the connection. */
+async function listen(socket: Socket, signal: AbortSignal, hooks: EarHooks): Promise<void> {
+  try {
+    const qmp = await greetedBy(socket, { signal });
+    qmp.onEvent(({ event, data }) => {
+      if (event === "SHUTDOWN") hooks.onShutdown(textOf(data["reason"]));
+      if (event === "RESET" && data["guest"] === true) hooks.onReset();
+      if (event === "BLOCK_IO_ERROR" && data["action"] === "stop") hooks.onDiskTrouble();
+      if (event === "RESUME") hooks.onResume();
+    });
+    // It may have happened before anybody listened.
+    const { status } = await qmp.execute("query-status", { signal });
+    if (status === "io-error") hooks.onDiskTrouble();
+  } catch {
+    socket.destroy();
+  }
 }
 
 function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
-}
-
-async function tryEvents(directory: string, signal: AbortSignal): Promise<QmpClient | undefined> {
-  try {
-    return await connectQmp({ directory, socket: vmFile.events, signal, greetingMs: eventsGreetingMs });
-  } catch (error) {
-    if (error instanceof Fault && error.code === "timeout") return undefined;
-    throw error;
-  }
-}
-
-function silentEar(socket: Socket): OpenEar {
-  socket.on("error", () => undefined); // "close" follows
-  socket.resume();
-  const closed = new Promise<void>((resolve) => {
-    socket.once("close", () => resolve());
-  });
-  return { closed, hangUp: () => socket.destroy() };
 }

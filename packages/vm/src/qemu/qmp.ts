@@ -89,12 +89,16 @@ const maxLineBytes = 16 * 1024 * 1024;
 
 /** Connects and agrees on capabilities. `notFound` when there is no socket, `timeout` when another client is on it. */
 export async function connectQmp(options: QmpOptions): Promise<QmpClient> {
-  const deadline = withDeadline(options.signal, options.greetingMs ?? defaultTimeoutMs);
-  const socket = await connectIn(options.directory, options.socket, { signal: deadline });
+  const signal = withDeadline(options.signal, options.greetingMs ?? defaultTimeoutMs);
+  return greetedBy(await connectIn(options.directory, options.socket, { signal }), { signal });
+}
+
+/** QEMU greets one client at a time: whoever else is connected waits here until it is its turn, or QEMU ends. */
+export async function greetedBy(socket: Socket, { signal }: Abortable): Promise<QmpClient> {
   const client = new Client(socket);
   try {
-    await client.greeted(deadline);
-    await client.execute("qmp_capabilities", { signal: deadline });
+    await client.greeted(signal);
+    await client.execute("qmp_capabilities", { signal });
     return client;
   } catch (error) {
     client[Symbol.dispose]();
