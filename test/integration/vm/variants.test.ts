@@ -136,13 +136,16 @@ test(
   async () => {
     await using directory = await temporaryDirectory();
     await openImageLibrary({ directory: imageDirectory() }).pull(demoImageName, { signal });
-    // A small file system that exists only for the worker.
-    const script = `mount -t tmpfs -o size=360m,mode=700 none "$1" && exec "$2" "$3" full "$1" "$4"`;
+    // A small file system that exists only for the worker. Not one in memory: there the guest's own memory needs room
+    // on the disk as well, and QEMU ends with a bus error when there is none.
+    const disk = join(directory.path, "disk");
+    await run("truncate", ["--size=360M", disk]);
+    await run("mkfs.ext4", ["-q", "-m", "0", disk]);
+    const script = `mount -o loop "$5" "$1" && rmdir "$1/lost+found" && exec "$2" "$3" full "$1" "$4"`;
     const root = join(directory.path, "root");
     await mkdir(root);
     const args = [
       "--mount",
-      "--map-root-user",
       "sh",
       "-c",
       script,
@@ -151,6 +154,7 @@ test(
       process.execPath,
       worker,
       imageDirectory(),
+      disk,
     ];
     const { stdout } = await run("unshare", args, { timeout: 300_000 });
     const seen = JSON.parse(stdout) as {
@@ -166,7 +170,6 @@ test(
     assert.deepEqual([seen.state, seen.answered], ["running", 0]);
     assert.match(seen.starved.trouble, /make room and resume/);
     assert.deepEqual([seen.starved.text, seen.starved.code], ["wrote", 0]);
-    assert.deepEqual(await readdir(root), []);
   },
 );
 

@@ -20,6 +20,7 @@ interface Finding {
 type Check = (session: CommandSession) => Promise<Finding | Finding[]>;
 
 const gibibyte = 1024 ** 3;
+const tmpfsType = 0x01021994;
 
 /** Prints the findings; exit code 1 when something is missing that is needed. */
 export async function runDoctor(session: CommandSession): Promise<void> {
@@ -107,7 +108,13 @@ async function store({ settings }: CommandSession): Promise<Finding> {
         what,
         detail: `${settings.rootDir} has no hard links: clones copy their disks`,
       };
-    const { bavail, bsize } = await statfs(settings.rootDir);
+    const { bavail, bsize, type } = await statfs(settings.rootDir);
+    if (type === tmpfsType)
+      return {
+        verdict: "warn",
+        what,
+        detail: `${settings.rootDir} is a file system in memory: guests' memory takes room there too, and when it is full they crash instead of waiting; use --root-dir`,
+      };
     const free = bavail * bsize;
     const verdict = free < 5 * gibibyte ? "warn" : "ok";
     return { verdict, what, detail: `${settings.rootDir}, ${formatSize(free)} free` };
