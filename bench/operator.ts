@@ -1,7 +1,7 @@
 /**
  * The operator as a process of its own, on a control plane of its own, with a stand-in for kubelets that answers at once.
  *
- *   npm run bench -- operator [--sets 300,1000] [--quiet-seconds 30]
+ *   npm run bench -- operator [--sets 300,1000,5000] [--quiet-seconds 30]
  *
  * For each number: that many sets of four pods (main, two sub-agents, one toolbox) are created, 16 at a time; then it
  * waits until all are Running, and counts what the operator itself sent. CPU, memory and requests are the process's
@@ -29,7 +29,7 @@ import { released } from "./support/released.ts";
 
 const { values } = parseArgs({
   options: {
-    sets: { type: "string", default: "300,1000" },
+    sets: { type: "string", default: "300,1000,5000" },
     "quiet-seconds": { type: "string", default: "30" },
   },
 });
@@ -176,6 +176,8 @@ async function measure(cluster: TestCluster, count: number): Promise<Result> {
         METRICS_ADDR: `127.0.0.1:${metricsPort}`,
         PROBE_ADDR: `127.0.0.1:${probePort}`,
         LEADER_ELECT: "false",
+        MALLOC_ARENA_MAX: "1",
+        MALLOC_TRIM_THRESHOLD_: "131072",
         WATCH_NAMESPACE: namespace,
         OPERATOR_LOG_LEVEL: "warn",
       },

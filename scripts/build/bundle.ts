@@ -66,7 +66,7 @@ export async function bundle(
     outExtension: { ".js": ".mjs" },
     banner,
     define: { COCOON_BUILD_INFO: JSON.stringify(info) },
-    plugins: [slimKubernetes, slimUndici, exchange(await replacements(flavour))],
+    plugins: [slimKubernetes, slimUndici, plainHttp, exchange(await replacements(flavour))],
   });
   for (const name of names) await assertAscii(join(directory, `${name}.mjs`));
 }
@@ -164,7 +164,11 @@ const slimKubernetes: Plugin = {
 const slimUndici: Plugin = {
   name: "leave out what is not used of undici",
   setup: (context) => {
-    context.onResolve({ filter: /^undici$/ }, ({ path }) => ({ path, namespace: "slim" }));
+    context.onResolve({ filter: /^undici$|\/client-h2\.js$/ }, ({ path }) => ({ path, namespace: "slim" }));
+    // All our connections are made with allowH2 off.
+    context.onLoad({ filter: /client-h2\.js$/, namespace: "slim" }, () => ({
+      contents: `module.exports = () => { throw new Error("HTTP/2 is left out of this program"); };`,
+    }));
     context.onLoad({ filter: /^undici$/, namespace: "slim" }, () => ({
       resolveDir: root,
       contents: `
@@ -175,6 +179,22 @@ const slimUndici: Plugin = {
         export { default as ProxyAgent } from "undici/lib/dispatcher/proxy-agent.js";
         export const fetch = (...args) => globalThis.fetch(...args); // named by the Kubernetes library, in what nobody calls
         Object.assign(Dispatcher.prototype, api); // as its main file does`,
+    }));
+  },
+};
+
+/**
+ * An import of `node:http` reads all that it exports, and with its WebSocket comes all of Node's own undici: 16 MB, in
+ * every program. Taken as an object, only what is used is read.
+ */
+const plainHttp: Plugin = {
+  name: "take node:http without its WebSocket",
+  setup: (context) => {
+    context.onResolve({ filter: /^(node:)?http$/ }, ({ kind }) =>
+      kind === "import-statement" ? { path: "http", namespace: "plain" } : undefined,
+    );
+    context.onLoad({ filter: /^http$/, namespace: "plain" }, () => ({
+      contents: `module.exports = process.getBuiltinModule("node:http");`,
     }));
   },
 };
