@@ -226,7 +226,9 @@ for (const count of counts) {
 }
 const [first] = results;
 const last = results.at(-1);
-if (!first || !last) throw new Error("--sets names no number");
+/** The targets speak of this many. */
+const usual = results.find((result) => result.sets === 1_000) ?? last;
+if (!first || !last || !usual) throw new Error("--sets names no number");
 const reference = {
   sets: 300,
   settleSeconds: 2,
@@ -238,10 +240,10 @@ printReport({
   bench: "operator",
   figures: { results, reference },
   targets: [
-    { name: "own writes per set", value: last.writesPerSet, want: "<= 6" },
-    { name: "steady-state calls per minute", value: last.steadyCallsPerMinute, want: "<= 0" },
-    { name: "conflicts per set", value: last.conflicts / last.sets, want: "<= 0.05" },
-    { name: "CPU seconds per set", value: last.cpuSecondsPerSet, want: `<= ${reference.cpuSecondsPerSet}` },
+    { name: "own writes per set", value: usual.writesPerSet, want: "<= 6" },
+    { name: "steady-state calls per minute", value: usual.steadyCallsPerMinute, want: "<= 0" },
+    { name: "conflicts per set", value: usual.conflicts / usual.sets, want: "<= 0.05" },
+    { name: "CPU seconds per set", value: usual.cpuSecondsPerSet, want: `<= ${reference.cpuSecondsPerSet}` },
     {
       name: "resident MB, as a multiple of the reference",
       value: first.residentMB / reference.residentMB,
