@@ -97,12 +97,15 @@ for (const path of ["config/default", "config/cert-manager", "config/legacy"])
           Object.entries(table.options).flatMap(([key, option]) => envNamesOf(key, option)),
         );
         const strangers = Object.keys(variables).filter(
-          (name) => !known.has(name) && name !== "NODE_OPTIONS",
+          (name) => !known.has(name) && !forNodeItself.has(name),
         );
         assert.deepEqual(strangers, [], metadata.name);
       }
     }
   });
+
+/** Read by Node and by the C library under it. */
+const forNodeItself = new Set(["NODE_OPTIONS", "MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_"]);
 
 interface Step {
   readonly word: string;
