@@ -18,6 +18,8 @@ export interface MainOptions<O extends Options> {
   readonly logLevel?: (config: ConfigOf<O>) => string;
   readonly run: (context: MainContext<O>) => Promise<void>;
   readonly argv?: readonly string[];
+  /** For programs whose work comes in bursts that need several times the memory of their rest. */
+  readonly givesMemoryBack?: boolean;
 }
 
 /** Exit codes: 0 done, 1 failed, 2 bad configuration, 130/143 the user insisted. */
@@ -29,7 +31,7 @@ export async function runMain<O extends Options>(options: MainOptions<O>): Promi
       process.stdout.write(result.text);
       return;
     }
-    keepHeapSmall();
+    keepHeapSmall({ giveBack: options.givesMemoryBack ?? false });
     const log = createLogger({ name: program.name, level: options.logLevel?.(result.config) ?? "info" });
     log.info({ ...buildInfo(), node: process.version, pid: process.pid }, "starting");
     const signal = abortOnSignals();

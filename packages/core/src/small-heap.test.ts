@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 const program = `
   import { getHeapStatistics } from "node:v8";
   import { keepHeapSmall } from ${JSON.stringify(join(import.meta.dirname, "small-heap.ts"))};
-  keepHeapSmall({ lookEveryMs: 100 });
+  keepHeapSmall({ giveBack: true, lookEveryMs: 100 });
   const megabytes = () => getHeapStatistics().total_heap_size / 1e6;
   let burst = Array.from({ length: 1_500_000 }, (_, index) => ({ index }));
   const grown = megabytes();

@@ -8,4 +8,9 @@ const { runMain } = await import("@cocoon/core");
 const { operatorProgram } = await import("./config.ts");
 const { runOperator } = await import("./run.ts");
 
-await runMain({ program: operatorProgram, logLevel: (config) => config.logLevel, run: runOperator });
+await runMain({
+  program: operatorProgram,
+  logLevel: (config) => config.logLevel,
+  run: runOperator,
+  givesMemoryBack: true,
+});

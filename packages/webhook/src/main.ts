@@ -25,7 +25,7 @@ import { webhookProgram, type WebhookConfig } from "./config.ts";
 import { noSnapshots, type Snapshots } from "./snapshots.ts";
 import { startWebhook, type WebhookOptions } from "./start.ts";
 
-await runMain({ program: webhookProgram, logLevel: (config) => config.logLevel, run });
+await runMain({ program: webhookProgram, logLevel: (config) => config.logLevel, run, givesMemoryBack: true });
 
 async function run({ config, log, signal }: MainContext<(typeof webhookProgram)["options"]>): Promise<void> {
   await using stack = new AsyncDisposableStack();
