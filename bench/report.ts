@@ -21,6 +21,11 @@ export function spreadOf(values: readonly number[]): Spread {
   return { median: (middle + next) / 2, low: sorted[0] ?? Number.NaN, high: sorted.at(-1) ?? Number.NaN };
 }
 
+export function percentilesOf(values: readonly number[]): { readonly p50: number; readonly p99: number } {
+  const sorted = values.toSorted((left, right) => left - right);
+  return { p50: spreadOf(sorted).median, p99: sorted[Math.ceil(sorted.length * 0.99) - 1] ?? Number.NaN };
+}
+
 export function isMet({ value, want }: Target): boolean {
   const limit = Number(want.replace(/^[<>]=?\s*/, ""));
   if (want.startsWith("<=")) return value <= limit;

@@ -9,7 +9,7 @@ import { runCommand, temporaryDirectory, type OwnControlPlane } from "@cocoon/te
 import type { VmRuntime } from "@cocoon/vm";
 import { startEcho, startForward } from "../../test/integration/vk/forwarding.ts";
 import { newClients, openRealGuest, type RealGuest } from "../../test/integration/vk/real-guest.ts";
-import { spreadOf, type Spread } from "../report.ts";
+import { percentilesOf, spreadOf, type Spread } from "../report.ts";
 import { openExecClient } from "./exec-client.ts";
 
 export interface GuestAccess {
@@ -89,11 +89,7 @@ async function measureExec(
   for (let warm = 0; warm < 5; warm += 1) await client.run(["true"]);
   const took: number[] = [];
   for (let index = 0; index < execs; index += 1) took.push((await client.run(["true"])).tookMs);
-  const sorted = took.toSorted((left, right) => left - right);
-  return {
-    p50: spreadOf(sorted).median,
-    p99: sorted[Math.ceil(sorted.length * 0.99) - 1] ?? Number.NaN,
-  };
+  return percentilesOf(took);
 }
 
 function local(port: number | undefined): Duplex {

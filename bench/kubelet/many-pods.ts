@@ -3,7 +3,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { openKubeClient, pods as podType, type KubeClient } from "@cocoon/kube";
 import { temporaryDirectory, type OwnControlPlane } from "@cocoon/testkit";
-import { spreadOf, type Spread } from "../report.ts";
+import { percentilesOf, spreadOf, type Spread } from "../report.ts";
 import type { WorkerReply, WorkerRequest } from "./messages.ts";
 import { released } from "../support/released.ts";
 
@@ -121,8 +121,7 @@ async function measureRestarts(worker: Worker, count: number): Promise<ManyPods[
     const pod = `m${index}`;
     took.push((await worker.ask({ kind: "restart", vmName: `vk-${pod}`, pod })).tookMs ?? Number.NaN);
   }
-  const sorted = took.toSorted((left, right) => left - right);
-  return { p50: spreadOf(sorted).median, p99: sorted[Math.ceil(sorted.length * 0.99) - 1] ?? Number.NaN };
+  return percentilesOf(took);
 }
 
 function perPod(

@@ -57,6 +57,9 @@ export interface ProviderParts extends Abortable {
 /** More steps than any way through the plan has: a plan that goes in circles ends as an error. */
 const maxSteps = 40;
 
+/** Steps that make a machine which was not there before; whoever comes back from sleep is announced by the plan. */
+const makesNew: ReadonlySet<Step["kind"]> = new Set(["run", "clone", "fork", "cloneFromDir", "decideMode"]);
+
 /** How long making a VM may take until the pod says that it is being made. */
 const announceAfterMs = 250;
 
@@ -206,7 +209,7 @@ export class Machines {
       if (step.kind === "refuse" && step.reason === "VMGone") return this.#readiness.showGone(seat, step);
       if (step.kind === "start") await this.#pauseBeforeStart(seat, signal);
       await this.#before(machine.vm.vmName, step.kind);
-      await using _slow = this.#announceIfSlow(seat, signal);
+      await using _slow = makesNew.has(step.kind) ? this.#announceIfSlow(seat, signal) : undefined;
       await applyStep(context, step, { signal });
       this.#tellStep(context, step);
     }
