@@ -49,7 +49,12 @@ async function runStep(step: Step): Promise<boolean> {
 async function runTests(
   name: string,
   patterns: readonly string[],
-  options: { concurrency: number; env?: Record<string, string> },
+  options: {
+    concurrency: number;
+    env?: Record<string, string>;
+    /** Whoever is ended by force may lose the last lines of its report (not its verdict). */
+    mayLeaveOpen?: boolean;
+  },
 ): Promise<boolean> {
   const found = files.length > 0 ? files : longestFirst(globSync([...patterns], { cwd: root }));
   if (found.length === 0) {
@@ -65,7 +70,7 @@ async function runTests(
       "--test-reporter=spec",
       // A test that hangs fails, and what it left open does not keep its file and the whole run waiting.
       `--test-timeout=${limits().oneTestMs}`,
-      "--test-force-exit",
+      ...(options.mayLeaveOpen ? ["--test-force-exit"] : []),
       ...found,
     ],
     { cwd: root, stdio: "inherit", env: { ...process.env, ...options.env } },
@@ -127,7 +132,7 @@ async function onControlPlane(name: string, patterns: readonly string[]): Promis
   console.log("\n— starting a control plane for the integration tests");
   await using cluster = await ownControlPlane();
   const env = { COCOON_TEST_CLUSTER: cluster.layout.directory };
-  return await timed(name, () => runTests(name, patterns, { concurrency: 3, env }));
+  return await timed(name, () => runTests(name, patterns, { concurrency: 3, env, mayLeaveOpen: true }));
 }
 
 const integrationFiles = "test/integration/**/*.test.ts";
@@ -138,7 +143,9 @@ function integration(): Promise<boolean> {
 }
 
 function endToEnd(): Promise<boolean> {
-  return timed("end-to-end", () => runTests("end-to-end", [endToEndFiles], { concurrency: 1 }));
+  return timed("end-to-end", () =>
+    runTests("end-to-end", [endToEndFiles], { concurrency: 1, mayLeaveOpen: true }),
+  );
 }
 
 async function all(): Promise<boolean> {
