@@ -1,7 +1,10 @@
 /**
- * Free loopback ports without races between parallel runs: the system names a free one, a lock file keeps it ours
- * between the moment it was found and the moment the component listens, and as long as this process lives.
+ * Free loopback ports without races between parallel runs: a lock file keeps one ours between the moment it was found
+ * and the moment the component listens, and as long as this process lives. They lie below those that the system gives
+ * to outgoing connections: one of these could take the port while its component starts, or starts again.
  */
+import { randomInt } from "node:crypto";
+import { readFile } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
@@ -12,6 +15,9 @@ export interface ReservedPort extends AsyncDisposable {
 }
 
 const maximumTries = 200;
+/** Clear of the ports of Kubernetes' Services too, which begin at 30000. */
+const firstPort = 20_000;
+const lastPort = 29_999;
 
 export interface PortKeeping<N extends string> {
   /** Which component listens on each port. */
@@ -51,12 +57,20 @@ function lockDirectory(): string {
 }
 
 export async function reservePort(host = "127.0.0.1"): Promise<ReservedPort> {
+  const last = Math.min(lastPort, (await firstOutgoingPort()) - 1);
   for (let attempt = 0; attempt < maximumTries; attempt += 1) {
-    const port = await findFreePort(host);
-    const lock = await tryLockFile(join(lockDirectory(), String(port)));
-    if ("path" in lock) return reserved(port, lock);
+    const hasRoom = last - firstPort >= 1_000;
+    const port = hasRoom ? randomInt(firstPort, last + 1) : await portOfTheSystem(host);
+    const reservedPort = await tryReservePort(port, host);
+    if (reservedPort) return reservedPort;
   }
   throw new Fault("unavailable", `found no free port on ${host} in ${maximumTries} tries`);
+}
+
+/** The first of those that the system gives to outgoing connections. */
+export async function firstOutgoingPort(): Promise<number> {
+  const range = await readFile("/proc/sys/net/ipv4/ip_local_port_range", "utf8").catch(() => "");
+  return Number.parseInt(range, 10) || 32_768;
 }
 
 /** That port, when it is free and nobody else has reserved it. */
@@ -70,7 +84,7 @@ function reserved(port: number, lock: FileLock): ReservedPort {
   return { port, [Symbol.asyncDispose]: () => lock[Symbol.asyncDispose]() };
 }
 
-function findFreePort(host: string): Promise<number> {
+function portOfTheSystem(host: string): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.once("error", reject);

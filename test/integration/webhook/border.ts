@@ -48,13 +48,15 @@ export const plainRules: WebhookRules = {
 };
 
 export interface BorderOptions {
+  /** Instead of the one that all files share, and write to at the same time. */
+  readonly cluster?: TestCluster;
   readonly rules?: Partial<WebhookRules>;
   readonly wrapClient?: (client: KubeConnection) => KubeConnection;
   readonly options?: Partial<WebhookOptions>;
 }
 
 export async function openBorder(options: BorderOptions = {}): Promise<Border> {
-  const cluster = await sharedControlPlane();
+  const cluster = options.cluster ?? (await sharedControlPlane());
   await using stack = new AsyncDisposableStack();
   await installCrds(cluster);
   const made = await cluster.kubectl(["create", "namespace", systemNamespace]);
@@ -150,5 +152,16 @@ function post({ port, path, body, headers, agent }: Post): Promise<Answer> {
     call.setTimeout(30_000, () => call.destroy(new Error(`no answer from ${path} within 30 s`)));
     call.on("error", reject);
     call.end(body);
+  });
+}
+
+/** The same client, but for some of its methods. */
+export function withMethods(client: KubeConnection, methods: Partial<KubeConnection>): KubeConnection {
+  return new Proxy(client, {
+    get(target, key) {
+      const own = Reflect.get(methods, key) ?? Reflect.get(target, key);
+      // Private members are those of the client itself.
+      return typeof own === "function" ? own.bind(target) : own;
+    },
   });
 }

@@ -220,34 +220,6 @@ describe("/mutate in mode sticky", () => {
     assert.equal(valueAt(named, cost), "-3");
   });
 
-  test("reservations cost group commits, and nothing else is asked of the API server", async () => {
-    const asked = async () => {
-      const metric = await sticky.metrics.getSingleMetric("kube_client_requests_total")?.get();
-      const counts = new Map<string, number>();
-      for (const { labels, value } of metric?.values ?? []) {
-        const key = `${labels["verb"]} ${labels["resource"]}`;
-        if (labels["verb"] !== "watch" && labels["resource"] !== "leases.coordination.k8s.io")
-          counts.set(key, (counts.get(key) ?? 0) + value);
-      }
-      return counts;
-    };
-    const before = await asked();
-    const answers = await Promise.all(
-      Array.from({ length: 64 }, (_, number) => sticky.ask("/mutate", machine(`many-${number}x`))),
-    );
-    assert.ok(answers.every(({ allowed }) => allowed));
-    const extra = [...(await asked())]
-      .map(([key, count]) => [key, count - (before.get(key) ?? 0)] as const)
-      .filter(([, count]) => count > 0);
-    const written = ["raw ", "create configmaps"]; // patches that answer in short form, and a new shard
-    const writes = extra.reduce((sum, [, count]) => sum + count, 0);
-    assert.deepEqual(
-      extra.map(([key]) => key).filter((key) => !written.includes(key)),
-      [],
-    );
-    assert.ok(writes <= 16, `${writes} writes for 64 pods`);
-  });
-
   test("what cannot be reserved is admitted unchanged with a warning, where that is wanted", async () => {
     await using lenient = await openBorder({ rules: { onFailure: "admit" } });
     const response = await lenient.ask("/mutate", machine("x".repeat(60)));

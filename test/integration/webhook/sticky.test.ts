@@ -1,9 +1,10 @@
 /** Machines' pods through a real API server, made by the real controllers, admitted by two replicas of the webhook. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { annotation, hostTaint, workloadAnnotation } from "@cocoon/contract";
-import { nodes, pods } from "@cocoon/kube";
+import { annotation, hostTaint, nodeLabel, workloadAnnotation } from "@cocoon/contract";
+import { configMaps, nodes, pods } from "@cocoon/kube";
 import { eventually, ownControlPlane, seededRandom, testSeed } from "@cocoon/testkit";
+import { openBorder, withMethods, type Border } from "./border.ts";
 import { startTestNodes, type TestNodes } from "./nodes.ts";
 import { apply, deploymentOf, jobOf, machinePod, podsOf, statefulSetOf, type SeenPod } from "./objects.ts";
 import { buildWorld, type WebhookWorld } from "./world.ts";
@@ -219,6 +220,59 @@ test("a dry run reserves nothing", async () => {
   const entries = (await world.entries()).filter((each) => each.namespace === namespace.name);
   assert.deepEqual(entries, []);
 });
+
+test("those who come while a write is under way share the next one, and nothing else is asked of the API server", async () => {
+  const length = 32; // as many as the border sends at once
+  let border: Border | undefined;
+  const inFlight = async () => {
+    const metric = border?.metrics.getSingleMetric("cocoon_webhook_in_flight_requests");
+    return ((await metric?.get())?.values ?? []).reduce((sum, { value }) => sum + value, 0);
+  };
+  /** The first write, which makes the pool's shard, goes out when everybody is there. */
+  const whenAllAreThere = () => eventually(async () => assert.equal(await inFlight(), length), patient);
+  await using opened = await openBorder({
+    cluster: world.cluster,
+    wrapClient: (client) =>
+      withMethods(client, {
+        create: async (...sent) => {
+          if (sent[0].plural === configMaps.plural) await whenAllAreThere();
+          return client.create(...sent);
+        },
+      }),
+  });
+  border = opened;
+  const before = await requestsOf(opened);
+  const answers = await Promise.all(
+    range(length).map((slot) => {
+      const pod = machinePod("default", `many-${slot}x`, { nodeSelector: { [nodeLabel.pool]: "many" } });
+      return opened.ask("/mutate", {
+        kind: { version: "v1", kind: "Pod" },
+        namespace: "default",
+        object: pod,
+      });
+    }),
+  );
+  assert.deepEqual(new Set(answers.map(({ allowed }) => allowed)), new Set([true]));
+  const extra = [...(await requestsOf(opened))]
+    .map(([key, count]) => ({ key, count: count - (before.get(key) ?? 0) }))
+    .filter(({ count }) => count > 0);
+  // A new shard, and patches that answer in short form.
+  assert.deepEqual(new Set(extra.map(({ key }) => key)), new Set(["create configmaps", "raw "]));
+  const writes = extra.reduce((sum, { count }) => sum + count, 0);
+  assert.ok(writes <= length / 4, `${writes} writes for ${length} pods`);
+});
+
+/** What a webhook asked of the API server so far, but for watches and leases. */
+async function requestsOf({ metrics }: Border): Promise<Map<string, number>> {
+  const metric = await metrics.getSingleMetric("kube_client_requests_total")?.get();
+  const counts = new Map<string, number>();
+  for (const { labels, value } of metric?.values ?? []) {
+    const key = `${labels["verb"]} ${labels["resource"]}`;
+    if (labels["verb"] !== "watch" && labels["resource"] !== "leases.coordination.k8s.io")
+      counts.set(key, (counts.get(key) ?? 0) + value);
+  }
+  return counts;
+}
 
 test("a pod that is not for VM hosts is never sent here", async () => {
   await using namespace = await world.cluster.newNamespace();

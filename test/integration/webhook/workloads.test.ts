@@ -5,7 +5,7 @@ import { after, before, describe, test } from "node:test";
 import { hostTaint, workloadAnnotation } from "@cocoon/contract";
 import { deployments, type Deployment } from "@cocoon/kube";
 import { eventually } from "@cocoon/testkit";
-import { openBorder, type Border } from "./border.ts";
+import { openBorder, withMethods, type Border } from "./border.ts";
 import { table, type Row } from "./decision-table.ts";
 import { deploymentOf } from "./objects.ts";
 
@@ -253,15 +253,7 @@ describe("/validate", () => {
   test("a parent that nobody can ask for is not taken for none", async () => {
     await using broken = await openBorder({
       wrapClient: (client) =>
-        Object.assign(Object.create(client) as typeof client, {
-          get: () => Promise.reject(new Error("the API server is away")),
-          pages: client.pages.bind(client),
-          stream: client.stream.bind(client),
-          create: client.create.bind(client),
-          patch: client.patch.bind(client),
-          update: client.update.bind(client),
-          list: client.list.bind(client),
-        }),
+        withMethods(client, { get: () => Promise.reject(new Error("the API server is away")) }),
     });
     const fields = update(
       { spec: { replicas: 5 } },
