@@ -159,9 +159,9 @@ function post({ port, path, body, headers, agent }: Post): Promise<Answer> {
 export function withMethods(client: KubeConnection, methods: Partial<KubeConnection>): KubeConnection {
   return new Proxy(client, {
     get(target, key) {
-      const own = Reflect.get(methods, key) ?? Reflect.get(target, key);
+      const own: unknown = Reflect.get(methods, key) ?? Reflect.get(target, key);
       // Private members are those of the client itself.
-      return typeof own === "function" ? own.bind(target) : own;
+      return typeof own === "function" ? (own.bind(target) as unknown) : own;
     },
   });
 }

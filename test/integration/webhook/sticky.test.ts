@@ -223,37 +223,32 @@ test("a dry run reserves nothing", async () => {
 
 test("those who come while a write is under way share the next one, and nothing else is asked of the API server", async () => {
   const length = 32; // as many as the border sends at once
-  let border: Border | undefined;
-  const inFlight = async () => {
-    const metric = border?.metrics.getSingleMetric("cocoon_webhook_in_flight_requests");
-    return ((await metric?.get())?.values ?? []).reduce((sum, { value }) => sum + value, 0);
-  };
-  /** The first write, which makes the pool's shard, goes out when everybody is there. */
-  const whenAllAreThere = () => eventually(async () => assert.equal(await inFlight(), length), patient);
-  await using opened = await openBorder({
+  const allAreThere = Promise.withResolvers<void>();
+  await using border = await openBorder({
     cluster: world.cluster,
     wrapClient: (client) =>
       withMethods(client, {
         create: async (...sent) => {
-          if (sent[0].plural === configMaps.plural) await whenAllAreThere();
+          // The first write, which makes the pool's shard.
+          if (sent[0].plural === configMaps.plural) await allAreThere.promise;
           return client.create(...sent);
         },
       }),
   });
-  border = opened;
-  const before = await requestsOf(opened);
-  const answers = await Promise.all(
-    range(length).map((slot) => {
-      const pod = machinePod("default", `many-${slot}x`, { nodeSelector: { [nodeLabel.pool]: "many" } });
-      return opened.ask("/mutate", {
-        kind: { version: "v1", kind: "Pod" },
-        namespace: "default",
-        object: pod,
-      });
-    }),
-  );
+  const inFlight = async () => {
+    const metric = await border.metrics.getSingleMetric("cocoon_webhook_in_flight_requests")?.get();
+    return metric?.values.reduce((sum, { value }) => sum + value, 0);
+  };
+  const before = await requestsOf(border);
+  const asked = range(length).map((slot) => {
+    const pod = machinePod("default", `many-${slot}x`, { nodeSelector: { [nodeLabel.pool]: "many" } });
+    return border.ask("/mutate", { kind: { version: "v1", kind: "Pod" }, namespace: "default", object: pod });
+  });
+  await eventually(async () => assert.equal(await inFlight(), length));
+  allAreThere.resolve();
+  const answers = await Promise.all(asked);
   assert.deepEqual(new Set(answers.map(({ allowed }) => allowed)), new Set([true]));
-  const extra = [...(await requestsOf(opened))]
+  const extra = [...(await requestsOf(border))]
     .map(([key, count]) => ({ key, count: count - (before.get(key) ?? 0) }))
     .filter(({ count }) => count > 0);
   // A new shard, and patches that answer in short form.
