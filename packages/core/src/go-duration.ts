@@ -28,7 +28,10 @@ export function tryParseDuration(text: string): number | undefined {
     end = term.lastIndex;
   }
   if (end !== body.length || !Number.isFinite(total)) return undefined;
-  return negative ? -total : total;
+  // To the nanosecond, as far as numbers go that far: 1.001 times 1,000 is a little less than 1,001.
+  const nanoseconds = Math.round(total * 1e6);
+  const exact = Number.isSafeInteger(nanoseconds) ? nanoseconds / 1e6 : total;
+  return negative ? -exact : exact;
 }
 
 export function parseDuration(text: string): number {
