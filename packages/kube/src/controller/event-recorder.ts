@@ -116,8 +116,11 @@ class WritingRecorder implements EventRecorder {
       return;
     }
     const updates = tally.count === 1 ? undefined : this.#written.get(tally.key)?.updates;
+    // Whoever closes does not wait for the next turn of a repetition.
     const waitMs =
-      updates === undefined ? 0 : backoffMs(updates, { baseMs: 1_000, maxMs: 300_000, jitter: 0.2 });
+      updates === undefined || this.#closing
+        ? 0
+        : backoffMs(updates, { baseMs: 1_000, maxMs: 300_000, jitter: 0.2 });
     const dueAt = this.#clock.now() + waitMs;
     this.#pending.set(tally.key, { tally, dueAt, attempts: 0 });
     this.#wakeAt(dueAt);
