@@ -58,7 +58,7 @@ test("what others put on the node stays, what is ours is put back", () => {
   const node = newNode("n", description, first);
   const changed = {
     ...node,
-    metadata: { ...node.metadata, labels: { theirs: "1", pool: "b" } },
+    metadata: { ...node.metadata, resourceVersion: "7", labels: { theirs: "1", pool: "b" } },
     spec: {
       taints: [
         { key: "theirs", effect: "NoExecute" },
@@ -67,9 +67,10 @@ test("what others put on the node stays, what is ours is put back", () => {
     },
   };
   const repair = metadataRepair("n", description, changed) as {
-    metadata: { labels: Record<string, string> };
+    metadata: { labels: Record<string, string>; resourceVersion: string };
     spec: { taints: { key: string; value?: string }[] };
   };
+  assert.equal(repair.metadata.resourceVersion, "7", "not over taints that are added meanwhile");
   assert.equal(repair.metadata.labels["pool"], "a");
   assert.equal(repair.metadata.labels["theirs"], undefined, "a merge patch leaves it alone");
   assert.deepEqual(

@@ -79,12 +79,14 @@ export function metadataRepair(name: string, description: NodeDescription, node:
   const annotations = differing(description.annotations ?? {}, node.metadata.annotations);
   const taints = missingTaints(description.taints, node.spec?.taints ?? []);
   if (!labels && !annotations && !taints) return undefined;
-  return {
-    ...(labels || annotations
-      ? { metadata: { ...(labels ? { labels } : {}), ...(annotations ? { annotations } : {}) } }
-      : {}),
-    ...(taints ? { spec: { taints } } : {}),
+  // Taints are written as a whole list: not over one that somebody has added meanwhile.
+  const { resourceVersion } = node.metadata;
+  const metadata = {
+    ...(labels ? { labels } : {}),
+    ...(annotations ? { annotations } : {}),
+    ...(taints && resourceVersion !== undefined ? { resourceVersion } : {}),
   };
+  return { metadata, ...(taints ? { spec: { taints } } : {}) };
 }
 
 function differing(

@@ -165,7 +165,10 @@ export class SpdySession {
       if (stream.readableLength < before) this.#block(stream);
       else stream.reset(resetStatus.cancel);
     };
-    this.#blocked.set(stream, setTimeout(look, this.#options.stallMs).unref());
+    // After a pause of our own the timer is due before the reader was heard: those who are ready come first.
+    const lookLast = () => setImmediate(() => this.#blocked.get(stream) === timer && look());
+    const timer = setTimeout(lookLast, this.#options.stallMs);
+    this.#blocked.set(stream, timer.unref());
   }
 
   /** A reader took what a stream had buffered. */

@@ -152,6 +152,7 @@ function serve(
   const session = new SpdySession({
     transport,
     overflow,
+    pingIntervalMs: 3_600_000, // a ping of its own would be one frame more than was sent
     ...extra,
     onStream: (stream, headers) => {
       if (headers.get("streamtype") === "bad") throw new Error("refused");
