@@ -94,8 +94,9 @@ export class WorkerPool implements AsyncDisposable {
     );
   }
 
-  /** Called when nothing runs. */
-  #endSoon(): void {
+  #endWhenIdle(): void {
+    if (this.#threads.some(({ running }) => running.size > 0)) return;
+    clearTimeout(this.#idle);
     this.#idle = setTimeout(() => {
       for (const { worker } of this.#threads.splice(0)) void worker.terminate();
     }, this.#idleMs).unref();
@@ -140,7 +141,7 @@ export class WorkerPool implements AsyncDisposable {
     if (thread.running.size === 0) thread.worker.unref(); // an idle pool keeps no program alive
     job?.settle(answer);
     this.#dispatch();
-    if (this.#threads.every(({ running }) => running.size === 0)) this.#endSoon();
+    this.#endWhenIdle();
   }
 
   #lost(thread: Thread, fault: Fault): void {
@@ -148,7 +149,9 @@ export class WorkerPool implements AsyncDisposable {
     if (at >= 0) this.#threads.splice(at, 1);
     for (const job of thread.running.values()) job.settle(fault);
     thread.running.clear();
-    if (!this.#closed) this.#dispatch();
+    if (this.#closed) return;
+    this.#dispatch();
+    this.#endWhenIdle();
   }
 }
 
