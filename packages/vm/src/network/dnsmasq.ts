@@ -7,6 +7,7 @@
  *   DIRECTORY/dnsmasq.json      the process
  *   DIRECTORY/dnsmasq.log
  */
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   Fault,
@@ -96,7 +97,9 @@ export class Dnsmasq {
     const [command = "", ...args] = netns === undefined ? words : ["ip", "netns", "exec", netns, ...words];
     const program = await startProgram({ name: "dnsmasq", command, args, logFile, detached: true });
     await writeFileAtomically(this.#path("dnsmasq.json"), JSON.stringify(program.identity));
-    // It says nothing when it is ready, and ends at once when it cannot be.
+    // It says nothing when it is ready, and ends at once when it cannot be. Before it listens for SIGHUP that kills it.
+    for (let waitedMs = 0; waitedMs < startMs && !listensForHangup(program.identity.pid); waitedMs += lookMs)
+      await sleep(lookMs, { signal });
     await sleep(settleMs, { signal });
     if (!isAlive(program.identity)) {
       throw new Fault("unavailable", `dnsmasq does not start: ${lastLines(logFile, 3).join(" | ")}`);
@@ -134,3 +137,15 @@ export class Dnsmasq {
 }
 
 const settleMs = 100;
+const lookMs = 20;
+const startMs = 10_000;
+
+/** Whether it has a handler for SIGHUP, the first of the signals; true when it is gone: there is nothing to wait for. */
+function listensForHangup(pid: number): boolean {
+  try {
+    const caught = /^SigCgt:\s+([0-9a-f]+)$/m.exec(readFileSync(`/proc/${pid}/status`, "latin1"))?.[1];
+    return (BigInt(`0x${caught ?? "0"}`) & 1n) === 1n;
+  } catch {
+    return true;
+  }
+}
