@@ -209,6 +209,8 @@ export class Machines {
       if (step.kind === "refuse" && step.reason === "VMGone") return this.#readiness.showGone(seat, step);
       if (step.kind === "start") await this.#pauseBeforeStart(seat, signal);
       await this.#before(machine.vm.vmName, step.kind);
+      // Whoever reads the annotation and looks at the pod then finds its status the same.
+      if (isFallenAsleep(step)) await this.#readiness.showAsleep(seat, { signal });
       await using _slow = makesNew.has(step.kind) ? this.#announceIfSlow(seat, signal) : undefined;
       await applyStep(context, step, { signal });
       this.#tellStep(context, step);
@@ -237,7 +239,7 @@ export class Machines {
   }
 
   #tellStep({ tell }: StepContext, step: Step): void {
-    if (step.kind === "announce" && step.state === "hibernated")
+    if (isFallenAsleep(step))
       tell({
         type: "Normal",
         reason: "Hibernated",
@@ -270,6 +272,10 @@ export class Machines {
   stop(): void {
     for (const seat of this.#seats.values()) seat.stopProbing();
   }
+}
+
+function isFallenAsleep(step: Step): boolean {
+  return step.kind === "announce" && step.state === "hibernated";
 }
 
 function isMachine(pod: Pod): boolean {

@@ -45,13 +45,17 @@ export class Readiness {
       return;
     }
     if (!vm) {
-      seat.stopProbing();
-      void this.#publish(seat, { kind: "asleep" });
+      void this.showAsleep(seat, { signal });
       return;
     }
     const identity = `${vm.id} ${vm.epoch}`;
     if (seat.probed !== identity) this.#startProbe(seat, vm, identity);
     else if (seat.showing?.kind === "live" && seat.showing.ready) await this.#publishReady(seat, vm, signal);
+  }
+
+  async showAsleep(seat: Seat, options: Abortable): Promise<void> {
+    seat.stopProbing();
+    await orAborted(this.#publish(seat, { kind: "asleep" }), options);
   }
 
   #startProbe(seat: Seat, vm: Vm, identity: string): void {
