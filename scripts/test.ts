@@ -7,6 +7,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { globSync } from "node:fs";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { ownControlPlane, tier } from "@cocoon/testkit";
 
 const root = join(import.meta.dirname, "..");
@@ -68,6 +69,7 @@ async function runTests(
       "--test",
       `--test-concurrency=${options.concurrency}`,
       "--test-reporter=spec",
+      `--import=${pathToFileURL(join(root, "scripts/seeded-properties.ts")).href}`,
       // A test that hangs fails, and what it left open does not keep its file and the whole run waiting.
       `--test-timeout=${limits().oneTestMs}`,
       ...(options.mayLeaveOpen ? ["--test-force-exit"] : []),

@@ -14,7 +14,7 @@ import { newHome, npm, personalEnvironment, root } from "./home.ts";
 import { convergeMs, machineProcesses, openPlatform } from "./platform.ts";
 import { pullThePlugWhileFallingAsleep } from "./plug.ts";
 
-test("one platform, from nothing to nothing", async (t) => {
+test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t) => {
   await using state = await newHome();
   const home = state.path;
   const env = await personalEnvironment(home);

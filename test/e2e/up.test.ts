@@ -126,6 +126,7 @@ test("Ctrl-C during up ends with one clear sentence and up goes on from there", 
       stdio: ["ignore", "ignore", "pipe"],
     },
   );
+  const exited = once(up, "exit") as Promise<[number]>;
   let stderr = "";
   up.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text));
   await eventually(
@@ -133,7 +134,7 @@ test("Ctrl-C during up ends with one clear sentence and up goes on from there", 
     { timeoutMs: 60_000 },
   );
   up.kill("SIGINT");
-  const [code] = (await once(up, "exit")) as [number];
+  const [code] = await exited;
   assert.equal(code, 130);
   assert.match(stderr, /Interrupted\. .*`up` goes on from here/);
   assert.equal((await npm(home, ...bare)).code, 0);

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import dns from "node:dns";
 import { chmod, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -197,7 +198,7 @@ test("an expired client certificate is named when the server refuses it", async 
   );
 });
 
-test("a server that cannot be trusted, reached or resolved is said to be so, and always as could-not-ask", async () => {
+test("a server that cannot be trusted, reached or resolved is said to be so, and always as could-not-ask", async (t) => {
   await using server = await startMirror();
   const call = async (cluster: Record<string, unknown>, ...parts: readonly RegExp[]) => {
     await using client = await openKubeClient({ kubeconfig: await server.kubeconfig({ cluster }), signal });
@@ -220,7 +221,13 @@ test("a server that cannot be trusted, reached or resolved is said to be so, and
     /connection refused/,
     /clusters\[fake\]\.cluster\.server/,
   );
+  const unknownHost = Object.assign(new Error("getaddrinfo ENOTFOUND"), { code: "ENOTFOUND" });
+  const lookup = t.mock.method(dns, "lookup", (...given: unknown[]) => {
+    const answer = given.at(-1) as (error: Error) => void;
+    process.nextTick(answer, unknownHost);
+  });
   await call({ server: "https://no-such-host.invalid" }, /does not resolve/);
+  lookup.mock.restore();
   await using open = await openKubeClient({
     kubeconfig: await server.kubeconfig({
       cluster: { "certificate-authority-data": undefined, "insecure-skip-tls-verify": true },

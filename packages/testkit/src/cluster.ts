@@ -111,6 +111,9 @@ async function newNamespace(kubectl: TestCluster["kubectl"]): Promise<TestNamesp
     async () => {
       const account = await kubectl(["get", "serviceaccount", "default", "-n", name]);
       assert.equal(account.code, 0, account.stderr);
+      // Made by another controller; whoever lists ConfigMaps twice must not find it only the second time.
+      const authority = await kubectl(["get", "configmap", "kube-root-ca.crt", "-n", name]);
+      assert.equal(authority.code, 0, authority.stderr);
     },
     { timeoutMs: 60_000 },
   );

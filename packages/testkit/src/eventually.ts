@@ -9,7 +9,7 @@ export interface EventuallyOptions {
 
 export async function eventually<T>(
   check: () => T | Promise<T>,
-  { timeoutMs = 15_000, intervalMs = 25, signal = new AbortController().signal }: EventuallyOptions = {},
+  { timeoutMs = 60_000, intervalMs = 25, signal = new AbortController().signal }: EventuallyOptions = {},
 ): Promise<T> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {

@@ -11,6 +11,6 @@ export {
 export { eventually, type EventuallyOptions } from "./eventually.ts";
 export { runCommand, type CommandOptions, type CommandResult } from "./run-command.ts";
 export { temporaryDirectory, type TemporaryDirectory } from "./temporary-directory.ts";
-export { type Tier, count, fullTierOnly, seededRandom, testSeed, tier } from "./tier.ts";
+export { type Tier, count, fullTierOnly, seededRandom, seedOfRun, testSeed, tier } from "./tier.ts";
 export { killChild } from "./kill-child.ts";
 export { freePort } from "./free-port.ts";

@@ -26,15 +26,20 @@ export function fullTierOnly(why: string): { readonly skip: string | false } {
 
 const quickSeed = 1;
 let chosen: number | undefined;
+let isTold = false;
+
+/** For those who tell it themselves when they fail. */
+export function seedOfRun(): number {
+  const given = process.env["COCOON_TEST_SEED"];
+  return (chosen ??= given ? Number(given) : tier() === "full" ? randomInt(2 ** 31) : quickSeed);
+}
 
 /** The seed of this run, printed once per process. */
 export function testSeed(): number {
-  if (chosen === undefined) {
-    const given = process.env["COCOON_TEST_SEED"];
-    chosen = given ? Number(given) : tier() === "full" ? randomInt(2 ** 31) : quickSeed;
-    console.log(`# seed ${chosen} (repeat with COCOON_TEST_SEED=${chosen})`);
-  }
-  return chosen;
+  const seed = seedOfRun();
+  if (!isTold) console.log(`# seed ${seed} (repeat with COCOON_TEST_SEED=${seed})`);
+  isTold = true;
+  return seed;
 }
 
 /** Small, fast, repeatable random numbers in [0, 1): mulberry32. */

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import { apiVersion, subAgentSelector } from "@cocoon/contract";
-import { sharedControlPlane, type TestCluster } from "@cocoon/testkit";
+import { eventually, sharedControlPlane, type TestCluster } from "@cocoon/testkit";
 import { installCrds } from "./install-crds.ts";
 
 let cluster: TestCluster;
@@ -125,7 +125,8 @@ test("a hibernation shows what it wants and where it stands", async () => {
 });
 
 test("every field explains itself", async () => {
-  const agent = await kubectl("explain", `${plural}.spec.agent`);
+  // What the server says of its types follows their installation in its own time.
+  const agent = await eventually(() => kubectl("explain", `${plural}.spec.agent`));
   assert.match(
     agent,
     /image\t<string> -required-\n\s+What the machine starts from: in mode clone a snapshot/,

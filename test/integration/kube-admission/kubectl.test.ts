@@ -10,6 +10,7 @@ import {
   startAdmissionServer,
   type AdmissionEndpoint,
   type AdmissionRequest,
+  type TimeLimits,
 } from "@cocoon/kube/admission";
 import { eventually, sharedControlPlane } from "@cocoon/testkit";
 import type { BundleTarget } from "@cocoon/kube/certificates";
@@ -28,7 +29,7 @@ type Kind = RegistrationOptions["kind"];
 async function setUp(
   t: TestContext,
   endpoints: Readonly<Record<string, AdmissionEndpoint & { readonly kind: Kind }>>,
-  options: Partial<RegistrationOptions> = {},
+  { time, ...options }: Partial<RegistrationOptions> & { readonly time?: Partial<TimeLimits> } = {},
 ) {
   const cluster = await sharedControlPlane();
   const stack = new AsyncDisposableStack();
@@ -51,6 +52,7 @@ async function setUp(
       certificates,
       lameDuckMs: 0,
       log: testLog,
+      ...(time && { time }),
       endpoints: Object.fromEntries(
         Object.entries(endpoints).map(([name, endpoint]) => [`/${name}`, endpoint]),
       ),
@@ -187,13 +189,13 @@ test("a handler that fails or is late ends as the webhook's policies say, within
         },
       },
     },
-    { timeoutSeconds: 1 },
+    { timeoutSeconds: 10, time: { share: 0.1 } },
   );
   assertDone(await kubectl(apply, configMap("fine")));
   const late = await kubectl(apply, configMap("late"));
   assert.match(
     late.stderr,
-    /admission webhook "fate\.example\.com" denied the request: fate: no decision within 0\.8 s/,
+    /admission webhook "fate\.example\.com" denied the request: fate: no decision within 1 s/,
   );
   const broken = await kubectl(apply, configMap("broken"));
   assert.equal(broken.code, 1);

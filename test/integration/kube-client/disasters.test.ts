@@ -26,7 +26,8 @@ test(
     const names = 100;
     await fill({ client, namespace, names, signal });
     for (const hard of [false, true]) {
-      const changes = churn({ client, namespace, names, steps: 5_000, seed: testSeed(), signal }).catch(
+      const steps = Number.POSITIVE_INFINITY; // until the server is away
+      const changes = churn({ client, namespace, names, steps, seed: testSeed(), signal }).catch(
         (error: unknown) => error,
       );
       await sleep(200, { signal });

@@ -138,6 +138,11 @@ test("events: counted, as a series, visible to kubectl describe and get events",
       assert.deepEqual(items.map((item) => item.reason).toSorted(), ["NoCapacity", "Started"]);
     });
     for (let index = 0; index < 5; index += 1) recorder.record(regarding, repeat);
+    await eventually(async () => {
+      const listed = await cluster.kubectl(["get", "events", "-n", namespace, "-o", "json"]);
+      const { items } = JSON.parse(listed.stdout) as { items: { count: number }[] };
+      assert.ok(items.some(({ count }) => count === 10));
+    });
     await recorder[Symbol.asyncDispose]();
 
     const described = await cluster.kubectl(["describe", "pod", "machine", "-n", namespace]);

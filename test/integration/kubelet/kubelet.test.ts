@@ -139,15 +139,18 @@ test("a Deployment's pods are scheduled here, run, change, and go as soon as the
   const name = pod.metadata.name ?? "";
   await cluster.kubectl(["annotate", "pod", name, "-n", namespace.name, "note=changed"]);
   await eventually(() => assert.ok(node.provider.calls.includes(`update ${name}`)));
-  const events = await cluster.kubectl([
-    "get",
-    "events",
-    "-n",
-    namespace.name,
-    "--field-selector",
-    `involvedObject.name=${name}`,
-  ]);
-  assert.match(events.stdout, /ProviderCreateSuccess/);
+  const selector = `involvedObject.name=${name}`;
+  await eventually(async () => {
+    const events = await cluster.kubectl([
+      "get",
+      "events",
+      "-n",
+      namespace.name,
+      "--field-selector",
+      selector,
+    ]);
+    assert.match(events.stdout, /ProviderCreateSuccess/);
+  });
 
   await cluster.kubectl(["delete", "deployment", "web", "-n", namespace.name]);
   await eventually(async () => {
@@ -388,6 +391,12 @@ test("without rights nobody gets in: no certificate, a wrong CA, a token without
     `--clusterrole=${binding}`,
     `--serviceaccount=${namespace.name}:reader`,
   ]);
+  // A refusal is remembered for a while: the first call must not come before the API server knows of the binding.
+  const reader = `--as=system:serviceaccount:${namespace.name}:reader`;
+  await eventually(async () => {
+    const answer = await cluster.kubectl(["auth", "can-i", "get", "nodes", "--subresource=pods", reader]);
+    assert.equal(answer.code, 0, answer.stdout);
+  });
   assert.equal(await call({ token: await tokenFor("reader") }), 200);
   assert.equal(
     await call({ token: await tokenFor("reader") }, "/exec/a/b/c?command=id&output=1"),

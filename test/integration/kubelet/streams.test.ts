@@ -107,13 +107,13 @@ for (const path of paths) {
 
     test("a terminal tells its size", async () => {
       node.provider.sizes.length = 0;
-      const command = `stty rows 33 cols 101; ${cluster.binaries.kubectl} exec -n ${namespace.name} -it ${pod} -- sh -c 'sleep 1'`;
+      const command = `stty rows 33 cols 101; ${cluster.binaries.kubectl} exec -n ${namespace.name} -it ${pod} -- sh -c 'sleep 600'`;
       const shell = spawn("script", ["-qec", command, "/dev/null"], {
         env: { ...process.env, ...path.env, KUBECONFIG: cluster.kubeconfigPath },
         stdio: ["ignore", "ignore", "ignore"],
       });
-      await once(shell, "close");
-      assert.deepEqual(node.provider.sizes.at(0), { width: 101, height: 33 });
+      await eventually(() => assert.deepEqual(node.provider.sizes.at(0), { width: 101, height: 33 }));
+      await killChild(shell);
     });
 
     test("a client that is killed takes its command with it", async () => {

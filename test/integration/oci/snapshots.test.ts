@@ -159,7 +159,9 @@ describe("snapshots in our registry", () => {
       await world.collect(signal);
       const now = await repository.headManifest("hibernate", { signal });
       const directory = join(world.path, `back-${round}`);
-      await (await world.node(`n-${round}`)).pull({ repository, reference: "hibernate", directory, signal });
+      await (
+        await world.node(`n-${round}`)
+      ).pull({ repository, reference: now?.digest ?? "hibernate", directory, signal });
       await assertMachine(directory, now?.digest === last.digest ? before : await contentOfMachine(vm));
       last = await node.push({
         source: await runMachine(vm, random),

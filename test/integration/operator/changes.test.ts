@@ -129,8 +129,10 @@ suite("changes", { concurrency: 4 }, () => {
       assert.equal(status.conditions?.find(({ type }) => type === "Degraded")?.reason, "DeadLetter");
     });
     assert.equal((await world.pod("c-1"))?.metadata.annotations?.[annotation.deadLetter], "true");
-    const told = (await world.events()).filter((line) => line.includes("SubAgent"));
-    assert.ok(told.includes("CocoonSet/c SubAgentDeadLetter"), told.join());
+    await eventually(async () => {
+      const told = (await world.events()).filter((line) => line.includes("SubAgent"));
+      assert.ok(told.includes("CocoonSet/c SubAgentDeadLetter"), told.join());
+    });
     world.kubelet.failing.clear();
     await world.connection.delete(
       pods,
@@ -154,14 +156,17 @@ suite("changes", { concurrency: 4 }, () => {
     });
     assert.ok((world.kubelet.vms.get(world.vmName("d-0"))?.counter ?? 0) > counter);
     await eventually(async () => assert.deepEqual(await world.tags(world.vmName("d-0")), []));
-    const told = (await world.events()).filter((line) => line.includes("Migrat"));
-    assert.deepEqual(told.sort(), ["CocoonSet/d Migrated", "CocoonSet/d Migrating"]);
+    await eventually(async () => {
+      const told = (await world.events()).filter((line) => line.includes("Migrat"));
+      assert.deepEqual(told.toSorted(), ["CocoonSet/d Migrated", "CocoonSet/d Migrating"]);
+    });
     assert.deepEqual(world.kubelet.violations, []);
   });
 
   test("a move to a node that cannot take it is refused before anything happens; a late one goes back", async () => {
-    await using world = await openWorld(cluster);
-    await world.apply("e", specOf(world, { migration: { timeout: "4s" } }));
+    let shiftMs = 0;
+    await using world = await openWorld(cluster, { operator: { now: () => new Date(Date.now() + shiftMs) } });
+    await world.apply("e", specOf(world, { migration: { timeout: "10m" } }));
     await running(world, "e");
     const from = (await world.pod("e-0"))?.spec?.nodeName ?? "";
     const uid = (await world.pod("e-0"))?.metadata.uid;
@@ -176,6 +181,12 @@ suite("changes", { concurrency: 4 }, () => {
     const taint = await world.cluster.kubectl(["taint", "node", to, "busy=1:NoSchedule"]);
     assert.equal(taint.code, 0, taint.stderr);
     await world.patch("e", { spec: { nodeName: to } });
+    await eventually(async () => {
+      const moved = (await world.pod("e-0"))?.metadata.uid;
+      assert.ok(moved !== undefined && moved !== uid, "it waits for a node that does not take it");
+    });
+    shiftMs = 11 * 60_000;
+    await world.patch("e", { metadata: { labels: { looked: "again" } } });
     await world.reaches("e", (status) => {
       assert.equal(status.conditions?.find(({ type }) => type === "Degraded")?.reason, "MigrationReturned");
       assert.equal(status.agents?.[0]?.nodeName, from);

@@ -46,7 +46,6 @@ export class KillWorld implements AsyncDisposable {
     assert.ok(this.#child);
     signalProcess(this.#child.program.identity, "SIGKILL");
     await this.#child.program.exited;
-    this.#child = undefined;
   }
 
   /** Pushes an image with one layer; the server may die at any time. */

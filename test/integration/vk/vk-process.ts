@@ -80,10 +80,10 @@ export async function openVkHost(options: VkHostOptions): Promise<VkHost> {
     start: async () => {
       await writeFile(at("kill-before"), "");
       const log = openSync(at("log"), "a");
+      const begun = (await readFile(at("log"), "utf8")).length;
       const worker = join(import.meta.dirname, "vk-worker.ts");
       child = spawn(process.execPath, [worker, at("kill-before")], { env, stdio: ["pipe", log, log] });
       closeSync(log);
-      const begun = (await readFile(at("log"), "utf8")).length;
       await eventually(
         async () => {
           const text = (await readFile(at("log"), "utf8")).slice(begun);

@@ -161,7 +161,7 @@ test("an image with nothing but one static program still has a shell and SSH by 
   await eventually(
     async () =>
       assert.match((await guest.run(["/run/cocoon/bin/busybox", "netstat", "-ltn"])).stdout, /:22 .*LISTEN/),
-    { timeoutMs: 60_000 },
+    { timeoutMs: 180_000 },
   );
   assert.equal(
     (await guest.run(["sh", "-c", "read name < /proc/1/comm; echo $name"])).stdout,

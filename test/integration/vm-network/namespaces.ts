@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { signalProcess, tryIdentify } from "@cocoon/core";
 import { killChild, runCommand, type CommandResult } from "@cocoon/testkit";
 
 export interface TestNetwork extends AsyncDisposable {
@@ -70,7 +71,10 @@ export async function openTestNetwork(): Promise<TestNetwork> {
     [Symbol.asyncDispose]: async () => {
       // A test that failed may not have come to its end.
       const { stdout } = await runCommand("ip", ["netns", "pids", netns]);
-      for (const pid of stdout.split("\n").filter(Boolean)) process.kill(Number(pid), "SIGKILL");
+      for (const pid of stdout.split("\n").filter(Boolean)) {
+        const identity = tryIdentify(Number(pid));
+        if (identity) signalProcess(identity, "SIGKILL");
+      }
       await ip("netns", "delete", netns);
       await ip("netns", "delete", outside);
     },

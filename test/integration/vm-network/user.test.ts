@@ -62,9 +62,9 @@ test("two guests answer at their own addresses, and only the open one reaches th
         assert.equal(await fetchText(forward.hostAddress, forward.hostPort), `${vmId}\n`),
       );
     }
-    const script = `nc -w 5 10.0.2.2 ${port} </dev/null || echo nothing`;
-    assert.equal((await open.run(["sh", "-c", script])).stdout, "from the host\n");
-    assert.equal((await closed.run(["sh", "-c", script])).stdout, "nothing\n");
+    const script = (seconds: number) => `nc -w ${seconds} 10.0.2.2 ${port} </dev/null || echo nothing`;
+    assert.equal((await open.run(["sh", "-c", script(30)])).stdout, "from the host\n");
+    assert.equal((await closed.run(["sh", "-c", script(5)])).stdout, "nothing\n");
   } finally {
     server.close();
   }

@@ -19,8 +19,6 @@ before(async () => {
 });
 after(async () => {
   await sticky.cluster.kubectl(["delete", "namespace", ns, "--wait=false"]);
-  const selector = "app.kubernetes.io/managed-by=cocoon-webhook";
-  await sticky.cluster.kubectl(["-n", "cocoon-system", "delete", "configmap", "-l", selector]);
   await stack.disposeAsync();
 });
 

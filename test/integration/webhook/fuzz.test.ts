@@ -12,11 +12,7 @@ const paths = ["/mutate", "/validate", "/validate-cocoonset", "/validate-cocoonh
 before(async () => {
   border = stack.use(await openBorder());
 });
-after(async () => {
-  const selector = "app.kubernetes.io/managed-by=cocoon-webhook";
-  await border.cluster.kubectl(["-n", "cocoon-system", "delete", "configmap", "-l", selector]);
-  await stack.disposeAsync();
-});
+after(() => stack.disposeAsync());
 
 test("fuzzed AdmissionReviews", { timeout: 900_000 }, async (t) => {
   const random = seededRandom(testSeed());

@@ -1,7 +1,9 @@
 /** VM hosts without a host: Node objects that stay ready, whose pods run at once and go when they are told to. */
+import assert from "node:assert/strict";
 import { hostTaint, nodeLabel } from "@cocoon/contract";
 import { isFault, sleep } from "@cocoon/core";
 import { nodes, openCaches, pods, type KubeConnection, type Node, type Pod } from "@cocoon/kube";
+import { eventually } from "@cocoon/testkit";
 import { testLog } from "./log.ts";
 
 export interface TestNodes extends AsyncDisposable {
@@ -20,6 +22,7 @@ export interface TestNodesOptions {
 
 const signal = new AbortController().signal;
 const heartbeatMs = 10_000;
+const patient = { timeoutMs: 90_000, intervalMs: 100 };
 
 export async function startTestNodes(options: TestNodesOptions): Promise<TestNodes> {
   const { client, names, pool = "default" } = options;
@@ -32,22 +35,41 @@ export async function startTestNodes(options: TestNodesOptions): Promise<TestNod
     await client.create<Node>(nodes, { metadata: { name, labels }, spec }, { signal });
     await report(client, name, { ready: true, capacity });
   }
+  // New nodes count as not ready until the controllers have seen their status.
+  await eventually(async () => {
+    for (const name of names) {
+      const { spec } = await client.get(nodes, { name }, { signal });
+      assert.deepEqual(
+        spec?.taints?.map(({ key }) => key),
+        [hostTaint.key],
+      );
+    }
+  }, patient);
+  let reporting = Promise.resolve();
+  /** One at a time: what is said last is what counts. */
+  const say = (name: string, ready: boolean): Promise<void> => {
+    const said = reporting.then(() =>
+      ready && lost.has(name) ? undefined : report(client, name, { ready, capacity }),
+    );
+    reporting = said.catch(() => undefined);
+    return said;
+  };
   const beating = (async () => {
     while (await sleep(heartbeatMs, { signal: stop.signal }))
-      for (const name of names)
-        if (!lost.has(name)) await report(client, name, { ready: true, capacity }).catch(() => undefined);
+      for (const name of names) await say(name, true).catch(() => undefined);
   })();
   const caches = openCaches({ client, log: testLog });
   const cache = caches.open(pods, {});
   const mine = new Set(names);
   const seen = cache.subscribe((event) => {
     if (event.kind === "deleted" || !mine.has(event.object.spec?.nodeName ?? "")) return;
-    void live(client, event.object, options.finishDeletions ?? true).catch(() => undefined);
+    const lives = () => live(client, event.object, options.finishDeletions ?? true);
+    void eventually(lives, { ...patient, signal: stop.signal }).catch(() => undefined);
   });
   return {
     async lose(name) {
       lost.add(name);
-      await report(client, name, { ready: false, capacity });
+      await say(name, false);
     },
     async [Symbol.asyncDispose]() {
       stop.abort();
@@ -84,7 +106,7 @@ async function live(client: KubeConnection, pod: Pod, finishes: boolean): Promis
   if (pod.metadata.deletionTimestamp !== undefined) {
     if (!finishes) return;
     const preconditions = uid === undefined ? {} : { uid };
-    return client.delete(pods, key, { signal, gracePeriodSeconds: 0, preconditions });
+    return unlessGone(() => client.delete(pods, key, { signal, gracePeriodSeconds: 0, preconditions }));
   }
   if (pod.status?.phase === "Running") return;
   const conditions = ["Initialized", "PodScheduled", "ContainersReady", "Ready"].map((type) => ({
@@ -93,9 +115,16 @@ async function live(client: KubeConnection, pod: Pod, finishes: boolean): Promis
     lastTransitionTime: "2026-01-01T00:00:00Z",
   }));
   const body = { status: { phase: "Running", startTime: "2026-01-01T00:00:00Z", conditions } };
+  await unlessGone(() =>
+    client.patch(pods, { key, patch: { type: "strategic", body } }, { signal, subresource: "status" }),
+  );
+}
+
+/** Another pod of the same name is none of this one's business either. */
+async function unlessGone(act: () => Promise<unknown>): Promise<void> {
   try {
-    await client.patch(pods, { key, patch: { type: "strategic", body } }, { signal, subresource: "status" });
+    await act();
   } catch (error) {
-    if (!isFault(error, "notFound")) throw error;
+    if (!isFault(error, "notFound") && !isFault(error, "conflict")) throw error;
   }
 }

@@ -43,7 +43,9 @@ export async function startTestService(): Promise<TestService> {
     port,
     url: `https://127.0.0.1:${port}`,
     add: (each) => void ports.push(each),
-    remove: (each) => void ports.splice(ports.indexOf(each), 1),
+    remove: (each) => {
+      if (ports.includes(each)) ports.splice(ports.indexOf(each), 1);
+    },
     [Symbol.asyncDispose]: async () => {
       proxy.close();
       for (const socket of open) socket.destroy();

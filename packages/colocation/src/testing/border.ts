@@ -26,7 +26,7 @@ import { QuotaTree, readQuota } from "../quota/quota-tree.ts";
 import type { LedgerEntry, TreeStore } from "../quota/tree-ledger.ts";
 import { colocationEndpoints, type RuleSettings } from "../server/endpoints.ts";
 import { createColocationMetrics } from "../server/metrics.ts";
-import { rateLimit } from "../server/rate-limit.ts";
+import { rateLimit, type RateLimitOptions } from "../server/rate-limit.ts";
 import { isLenient } from "../server/registration.ts";
 import { safety } from "../server/safety.ts";
 import { koordinatorWire, maxBodyBytes } from "../server/wire.ts";
@@ -49,7 +49,7 @@ export interface BorderOptions extends World {
   readonly featureGates?: string;
   readonly settings?: Partial<RuleSettings>;
   readonly random?: () => number;
-  readonly rateLimit?: { readonly perSecond: number; readonly burst: number };
+  readonly rateLimit?: Pick<RateLimitOptions, "perSecond" | "burst" | "nowMs">;
   readonly server?: Partial<AdmissionServerOptions>;
   readonly view?: Partial<ClusterView>;
 }

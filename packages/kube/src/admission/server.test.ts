@@ -290,7 +290,7 @@ test("when the API server hangs up, the handler is told and nothing breaks", asy
 test("a client that trickles its request is cut off, in headers and in body, while others are served", async (t) => {
   const { server, client } = await serving(t, {
     endpoints: { "/yes": yes },
-    limits: { headersMs: 300, requestMs: 600 },
+    limits: { headersMs: 1_500, requestMs: 3_000 },
   });
   const starts = [
     "POST /yes HTTP/1.1\r\nHost: x\r\nX-A: ",
@@ -420,7 +420,7 @@ test("readiness says no while a check fails and while the server stops", async (
   const { server, client } = await serving(t, {
     endpoints: { "/yes": yes },
     ready: () => trouble,
-    lameDuckMs: 300,
+    lameDuckMs: 3_000,
   });
   const before = await client.send("/readyz", { method: "GET" });
   assert.deepEqual([before.status, before.text], [503, "cache not synced"]);

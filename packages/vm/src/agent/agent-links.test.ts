@@ -38,7 +38,7 @@ test("a port that stays silent is left for the next one", async () => {
   await using directory = await temporaryDirectory();
   await using silent = await openPort(directory.path, 0, () => false);
   await using healthy = await openPort(directory.path, 1, () => true);
-  await using links = new AgentLinks({ silenceMs: 100 });
+  await using links = new AgentLinks({ silenceMs: 1_000 });
   const epoch = await links.use(directory.path, async (_session, pong) => pong.epoch, { signal });
   assert.equal(epoch, "e");
   assert.deepEqual([silent.connections(), healthy.connections()], [1, 1]);

@@ -97,7 +97,9 @@ test("a QEMU that ends fails whoever waits; one that is silent times out", async
 
 test("no socket is notFound; no greeting, because another client has it, is a timeout", async (t) => {
   await using qemu = await pretend(() => undefined, { greets: false });
-  const options = { directory: qemu.directory, signal: t.signal, greetingMs: 100 };
+  const options = { directory: qemu.directory, signal: t.signal };
   await assert.rejects(connectQmp({ ...options, socket: "no.sock" }), (error) => isFault(error, "notFound"));
-  await assert.rejects(connectQmp({ ...options, socket: "qmp.sock" }), (error) => isFault(error, "timeout"));
+  await assert.rejects(connectQmp({ ...options, socket: "qmp.sock", greetingMs: 100 }), (error) =>
+    isFault(error, "timeout"),
+  );
 });

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import type { Abortable, FaultCode } from "@cocoon/core";
 import { isFault } from "@cocoon/core";
+import { eventually } from "@cocoon/testkit";
 import type { GuestExit, RunSpec, VmEvent, VmRuntime } from "../runtime.ts";
 import type { Vm } from "../vm.ts";
 
@@ -78,6 +79,7 @@ export async function startCounter(runtime: VmRuntime, ref: string): Promise<voi
     "(i=0; while :; do i=$((i+1)); echo $i > /run/counter.new; mv /run/counter.new /run/counter; sleep 0.1; done) >/dev/null 2>&1 </dev/null &";
   const ran = await runIn(runtime, ref, { argv: ["sh", "-c", script] });
   assert.equal(ran.code, 0, ran.stderr);
+  await eventually(() => readCounter(runtime, ref));
 }
 
 export async function readCounter(runtime: VmRuntime, ref: string): Promise<number> {

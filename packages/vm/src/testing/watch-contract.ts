@@ -38,7 +38,7 @@ export function describeWatch(use: () => Bench): void {
     await using log = new EventLog(runtime);
     await log.waitFor("synced");
     await harness.kill(await runtime.inspect(vm.id, { signal }));
-    const exited = await log.waitFor("exited", (event) => event.vm.id === vm.id, 5_000);
+    const exited = await log.waitFor("exited", (event) => event.vm.id === vm.id);
     assert.equal(exited.vm.state, "stopped");
     assert.notEqual(exited.exit.reason, "stopped");
   });

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { isFault } from "@cocoon/core";
 import { assignWindowsAddresses, maskOf, readNets } from "./sac.ts";
 
-const timing = { promptMs: 500, stepMs: 20, listTries: 10, verifyTries: 5 };
+const timing = { promptMs: 60_000, stepMs: 20, listTries: 10, verifyTries: 5 };
 
 interface Behaviour {
   /** Typed lines before the prompt appears. */
