@@ -96,7 +96,12 @@ async function replacements(flavour: Flavour): Promise<Replacement[]> {
     {
       file: "packages/oci/src/chunks/worker-pool.ts",
       from: 'new URL("./chunk-worker.ts", import.meta.url)',
-      to: `new URL(${JSON.stringify(await workerUrl())})`,
+      to: `new URL(${JSON.stringify(await workerUrl("packages/oci/src/chunks/chunk-worker.ts"))})`,
+    },
+    {
+      file: "packages/registry/src/uploads/upload-threads.ts",
+      from: 'new URL("./upload-thread.ts", import.meta.url)',
+      to: `new URL(${JSON.stringify(await workerUrl("packages/registry/src/uploads/upload-thread.ts"))})`,
     },
     {
       file: "packages/kube/src/credential-plugin.ts",
@@ -136,13 +141,9 @@ const programOf = JSON.stringify(
   ),
 ).concat("[name]");
 
-/** The worker's whole program as an address that a Worker takes, so that it needs no file of its own. */
-async function workerUrl(): Promise<string> {
-  const built = await build({
-    ...common,
-    entryPoints: ["packages/oci/src/chunks/chunk-worker.ts"],
-    write: false,
-  });
+/** A worker's whole program as an address that a Worker takes, so that it needs no file of its own. */
+async function workerUrl(entryPoint: string): Promise<string> {
+  const built = await build({ ...common, entryPoints: [entryPoint], write: false });
   const [file] = built.outputFiles;
   if (file === undefined) throw new Error("the worker was not built");
   return `data:text/javascript;base64,${Buffer.from(file.contents).toString("base64")}`;

@@ -1,25 +1,23 @@
 /**
- * From the network into a file: hashing, writing and receiving overlap, and a slow disk slows the sender down
- * instead of filling the memory.
+ * From the network into a file: receiving goes on while what came is hashed and written by another thread, and a slow
+ * disk slows the sender down instead of filling the memory.
  */
-import type { FileHandle } from "node:fs/promises";
 import type { Readable } from "node:stream";
 import { Fault } from "@cocoon/core";
-import type { RunningDigest } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
+import type { ThreadedWriter } from "./upload-threads.ts";
 
-/** Written at once: every write is a walk to another thread and back. */
+/** Handed over at once: every walk to another thread and back costs something, and what is in its cache costs less. */
 const batchBytes = 256 * 1024;
 const pauseAboveBytes = 4 * 1024 * 1024;
 const resumeBelowBytes = 2 * 1024 * 1024;
 
 export interface AppendTarget {
-  readonly file: FileHandle;
+  readonly writer: ThreadedWriter;
+  readonly file: number;
   /** Where the first byte goes. */
   readonly position: number;
   readonly maxBytes: number;
-  /** Fed with everything received. */
-  readonly digest: RunningDigest | undefined;
 }
 
 export interface Appended {
@@ -42,9 +40,11 @@ class Append {
   readonly #done: (result: Appended) => void;
   #queue: Buffer[] = [];
   #queuedBytes = 0;
+  /** On their way to the file. */
+  #leavingBytes = 0;
+  #sentBytes = 0;
   #receivedBytes = 0;
   #writtenBytes = 0;
-  #writing = false;
   #ended = false;
   #settled = false;
   #failure: Error | undefined;
@@ -71,11 +71,10 @@ class Append {
       );
       return;
     }
-    this.#target.digest?.update(chunk);
     this.#queue.push(chunk);
     this.#queuedBytes += chunk.length;
-    if (this.#queuedBytes > pauseAboveBytes) this.#body.pause();
     this.#pump();
+    if (this.#heldBytes > pauseAboveBytes) this.#body.pause();
   };
 
   readonly #onEnd = (): void => {
@@ -89,49 +88,48 @@ class Append {
     this.#pump();
   };
 
+  get #heldBytes(): number {
+    return this.#queuedBytes + this.#leavingBytes;
+  }
+
   #fail(error: Error): void {
     this.#failure ??= error;
     this.#pump();
   }
 
   #pump(): void {
-    if (this.#writing || this.#settled) return;
+    if (this.#settled) return;
     const last = this.#ended || this.#failure !== undefined;
-    if (this.#queue.length === 0) {
-      if (last) this.#settle();
-      return;
-    }
-    if (this.#queuedBytes < batchBytes && !last) return;
-    const batch = this.#queue;
+    if (this.#queuedBytes >= batchBytes || (last && this.#queuedBytes > 0)) this.#send();
+    if (last && this.#heldBytes === 0) this.#settle();
+  }
+
+  #send(): void {
+    const { writer, file, position } = this.#target;
+    const pieces = this.#queue;
     const bytes = this.#queuedBytes;
     this.#queue = [];
     this.#queuedBytes = 0;
-    this.#writing = true;
-    this.#write(batch, bytes).then(
-      () => {
-        this.#writing = false;
-        if (this.#body.isPaused() && this.#queuedBytes < resumeBelowBytes) this.#body.resume();
-        this.#pump();
-      },
-      (error: unknown) => {
-        this.#writing = false;
-        this.#queue = [];
-        this.#fail(error instanceof Error ? error : new Error(String(error)));
-      },
+    this.#leavingBytes += bytes;
+    const written = writer.write(file, { position: position + this.#sentBytes, pieces });
+    this.#sentBytes += bytes;
+    written.then(
+      ({ writtenBytes, failure }) => this.#onWritten(bytes, writtenBytes, failure),
+      (error: unknown) =>
+        this.#onWritten(bytes, 0, error instanceof Error ? error : new Error(String(error))),
     );
   }
 
-  async #write(batch: Buffer[], batchBytes: number): Promise<void> {
-    const { file, position } = this.#target;
-    const { bytesWritten } = await file.writev(batch, position + this.#writtenBytes);
-    this.#writtenBytes += bytesWritten;
-    if (bytesWritten === batchBytes) {
-      for (const chunk of batch) release(chunk);
-      return;
+  #onWritten(bytes: number, writtenBytes: number, failure: Error | undefined): void {
+    this.#leavingBytes -= bytes;
+    this.#writtenBytes += writtenBytes;
+    if (failure) {
+      this.#queue = [];
+      this.#queuedBytes = 0;
+      this.#failure = failure; // counts more than what the client did: not all that was hashed is in the file
     }
-    // A full disk takes a part first and says why at the next call.
-    const rest = Buffer.concat(batch).subarray(bytesWritten);
-    await this.#write([rest], rest.length);
+    if (this.#body.isPaused() && this.#heldBytes < resumeBelowBytes) this.#body.resume();
+    this.#pump();
   }
 
   #settle(): void {
@@ -141,13 +139,4 @@ class Append {
     this.#body.off("close", this.#onGone);
     this.#done({ writtenBytes: this.#writtenBytes, failure: this.#failure });
   }
-}
-
-/**
- * Gives the memory of a chunk back at once. Left to the garbage collector, a fast upload makes it run all the time:
- * each chunk is a block of its own outside of its heap.
- */
-function release(chunk: Buffer): void {
-  const memory = chunk.buffer;
-  if (memory instanceof ArrayBuffer && memory.byteLength === chunk.length) memory.transfer(0);
 }

@@ -14,6 +14,7 @@ import {
 import { ociFault } from "../oci-fault.ts";
 import type { LocalFile } from "../storage/storage.ts";
 import { appendBody } from "./append.ts";
+import type { ThreadedWriter, UploadThreads } from "./upload-threads.ts";
 import type { SessionId } from "./session-id.ts";
 
 export interface SessionOptions {
@@ -22,6 +23,7 @@ export interface SessionOptions {
   readonly path: string;
   /** Found on disk after a restart: what is in the file was hashed by nobody that is still alive. */
   readonly sizeBytes: number;
+  readonly threads: UploadThreads;
   readonly now: () => number;
 }
 
@@ -39,11 +41,13 @@ export class UploadSession {
   readonly id: SessionId;
   readonly name: RepositoryName;
   readonly #path: string;
+  readonly #threads: UploadThreads;
   readonly #now: () => number;
   #file: FileHandle | undefined;
   #sizeBytes: number;
-  /** Covers exactly the file's bytes, or is missing: then the file is read again at the end. */
-  #digest: RunningDigest | undefined;
+  /** Its digest covers exactly the file's bytes, or it is missing: then the file is read again at the end. */
+  #hashed: ThreadedWriter | undefined;
+  /** The request that writes now. */
   #writer: { readonly body: Readable; readonly done: Promise<void> } | undefined;
   #lastUsedMs: number;
 
@@ -51,6 +55,7 @@ export class UploadSession {
     this.id = options.id;
     this.name = options.name;
     this.#path = options.path;
+    this.#threads = options.threads;
     this.#now = options.now;
     this.#sizeBytes = options.sizeBytes;
     this.#lastUsedMs = options.now();
@@ -88,18 +93,19 @@ export class UploadSession {
     this.#writer = { body, done };
     try {
       this.#file ??= await open(this.#path, constants.O_RDWR | constants.O_CREAT, 0o600);
-      if (this.#sizeBytes === 0) this.#digest = new RunningDigest(options.algorithm ?? "sha256");
       body.on("data", () => (this.#lastUsedMs = this.#now()));
+      const thread = this.#threadFor(options.algorithm ?? "sha256");
       const { writtenBytes, failure } = await appendBody(body, {
-        file: this.#file,
+        writer: thread,
+        file: this.#file.fd,
         position: this.#sizeBytes,
         maxBytes: options.maxBytes - this.#sizeBytes,
-        digest: this.#digest,
       });
       this.#sizeBytes += writtenBytes;
+      if (thread !== this.#hashed) thread.forget();
       if (failure) {
         // The digest may have seen bytes that never reached the file.
-        if (systemCode(failure) !== undefined || isFault(failure, "tooLarge")) this.#digest = undefined;
+        if (!isFault(failure, "badRequest")) this.#loseDigest();
         throw failure;
       }
     } finally {
@@ -109,8 +115,21 @@ export class UploadSession {
     }
   }
 
+  /** The thread that has hashed what is there, or one that only writes. */
+  #threadFor(algorithm: DigestAlgorithm): ThreadedWriter {
+    if (this.#sizeBytes === 0 || this.#hashed?.isLost) this.#loseDigest();
+    if (this.#sizeBytes === 0) this.#hashed = this.#threads.open(algorithm);
+    return this.#hashed ?? this.#threads.open(undefined);
+  }
+
+  #loseDigest(): void {
+    this.#hashed?.forget();
+    this.#hashed = undefined;
+  }
+
   /** The complete file, its content proven to be what the digest says. The session is over, whatever the answer. */
   async finish(digest: Digest): Promise<LocalFile> {
+    await this.#stopWriting();
     this.#file ??= await open(this.#path, constants.O_RDWR | constants.O_CREAT, 0o600);
     try {
       const actual = await this.#actualDigest(algorithmOf(digest));
@@ -125,9 +144,10 @@ export class UploadSession {
   }
 
   async #actualDigest(algorithm: DigestAlgorithm): Promise<Digest> {
-    const running = this.#digest ?? (this.#sizeBytes === 0 ? new RunningDigest(algorithm) : undefined);
-    if (running?.algorithm === algorithm) return running.digest();
     const again = new RunningDigest(algorithm);
+    if (this.#sizeBytes === 0) return again.digest();
+    const known = this.#hashed?.algorithm === algorithm ? await this.#hashed.digest() : undefined;
+    if (known !== undefined) return known;
     const file = await open(this.#path, "r");
     const sink = new Writable({
       write: (chunk: Buffer, _encoding, done) => {
@@ -144,7 +164,16 @@ export class UploadSession {
     await rm(this.#path, { force: true });
   }
 
+  /** A thread may be writing: its file must not become another one under its hands. */
+  async #stopWriting(): Promise<void> {
+    const writer = this.#writer;
+    writer?.body.destroy();
+    await writer?.done;
+  }
+
   async #close(): Promise<void> {
+    await this.#stopWriting();
+    this.#loseDigest();
     const file = this.#file;
     this.#file = undefined;
     await file?.close();
@@ -152,7 +181,6 @@ export class UploadSession {
 
   /** Lets go of the file; the session can be taken up again by the next run of the server. */
   async release(): Promise<void> {
-    this.#writer?.body.destroy();
     await this.#close();
   }
 }

@@ -9,6 +9,7 @@ import type { RepositoryName } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
 import { SessionIds, newRun } from "./session-id.ts";
 import { UploadSession } from "./upload-session.ts";
+import { UploadThreads } from "./upload-threads.ts";
 
 export interface SpoolOptions {
   readonly directory: string;
@@ -32,6 +33,7 @@ export class UploadSpool implements AsyncDisposable {
   readonly #run = newRun();
   readonly #ids: SessionIds;
   readonly #options: Required<SpoolOptions>;
+  readonly #threads = new UploadThreads();
   readonly #sessions = new Map<string, UploadSession>();
   /** Sessions of earlier runs that ended in this one: their names stay valid, so remember that they are over. */
   readonly #ended = new Map<string, number>();
@@ -102,11 +104,13 @@ export class UploadSpool implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#sessions.values()].map((session) => session.release()));
     this.#sessions.clear();
+    await this.#threads[Symbol.asyncDispose]();
   }
 
   #add(name: RepositoryName, { id, sizeBytes }: Pick<UploadSession, "id" | "sizeBytes">): UploadSession {
     const path = join(this.#options.directory, id.stem);
-    const session = new UploadSession({ id, name, path, sizeBytes, now: this.#options.now });
+    const { now } = this.#options;
+    const session = new UploadSession({ id, name, path, sizeBytes, threads: this.#threads, now });
     this.#sessions.set(id.stem, session);
     return session;
   }

@@ -1,0 +1,36 @@
+/** What is said between the main thread and those that hash and write. Each order is answered once, in order. */
+import type { DigestAlgorithm } from "../names.ts";
+
+export interface WriteOrder {
+  readonly kind: "write";
+  readonly number: number;
+  readonly upload: number;
+  readonly file: number;
+  readonly position: number;
+  readonly pieces: readonly Uint8Array<ArrayBuffer>[];
+  /** Undefined where the digest is of no use any more. */
+  readonly algorithm: DigestAlgorithm | undefined;
+}
+
+export interface DigestOrder {
+  readonly kind: "digest";
+  readonly number: number;
+  readonly upload: number;
+}
+
+export interface ForgetOrder {
+  readonly kind: "forget";
+  readonly number: number;
+  readonly upload: number;
+}
+
+export type Order = WriteOrder | DigestOrder | ForgetOrder;
+
+export interface Answer {
+  readonly number: number;
+  /** What is in the file of this order's pieces, also after a failure. */
+  readonly writtenBytes: number;
+  /** In hex; undefined when there is none. */
+  readonly digest: string | undefined;
+  readonly failure: { readonly message: string; readonly code: string | undefined } | undefined;
+}

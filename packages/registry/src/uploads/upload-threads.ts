@@ -1,0 +1,174 @@
+/**
+ * Threads that hash and write uploads, so that the main one only receives: on two cores a fast push takes both of them
+ * instead of one and a half, and whoever asks for something else meanwhile is not kept waiting by hashing. An upload
+ * stays with its thread, which holds the digest of what came so far. Threads start when they are needed and end when
+ * nobody has pushed for a while; digests that end with them are found again by reading the file.
+ */
+import { availableParallelism } from "node:os";
+import { Worker } from "node:worker_threads";
+import { Fault, toFault } from "@cocoon/core";
+import type { Digest, DigestAlgorithm } from "../names.ts";
+import type { Answer, Order } from "./thread-protocol.ts";
+
+export interface UploadThreadsOptions {
+  /** Default: one per core, at most four. */
+  readonly threads?: number;
+  /** Default 30 s. */
+  readonly idleMs?: number;
+}
+
+/** What is wanted of the thread of one upload. */
+export interface ThreadedWriter {
+  readonly algorithm: DigestAlgorithm | undefined;
+  /** The thread is gone, and the digest with it. */
+  readonly isLost: boolean;
+  /** Takes the pieces away from the caller. Orders are carried out one after the other; after a failure none is. */
+  write(
+    file: number,
+    at: { readonly position: number; readonly pieces: readonly Buffer[] },
+  ): Promise<Written>;
+  /** Of everything written so far; undefined when nobody knows. Asked once, at the end. */
+  digest(): Promise<Digest | undefined>;
+  /** Nobody will ask for the digest. */
+  forget(): void;
+}
+
+export interface Written {
+  readonly writtenBytes: number;
+  readonly failure: Error | undefined;
+}
+
+interface Thread {
+  readonly worker: Worker;
+  readonly waiting: Map<number, { resolve(answer: Answer): void; reject(fault: Fault): void }>;
+  uploads: number;
+  isGone: boolean;
+}
+
+type OrderOf<T extends Order = Order> = T extends Order ? Omit<T, "number"> : never;
+
+const mostThreads = 4;
+const defaultIdleMs = 30_000;
+
+export class UploadThreads implements AsyncDisposable {
+  readonly #most: number;
+  readonly #idleMs: number;
+  readonly #threads: Thread[] = [];
+  #idle: NodeJS.Timeout | undefined;
+  #number = 0;
+
+  constructor({ threads, idleMs = defaultIdleMs }: UploadThreadsOptions = {}) {
+    this.#most = threads ?? Math.min(availableParallelism(), mostThreads);
+    this.#idleMs = idleMs;
+  }
+
+  /** Threads that there are now. */
+  get alive(): number {
+    return this.#threads.length;
+  }
+
+  /** For one upload; without an algorithm nothing is hashed. */
+  open(algorithm: DigestAlgorithm | undefined): ThreadedWriter {
+    const thread = this.#leastUsed();
+    const upload = (this.#number += 1);
+    thread.uploads += 1;
+    let isOver = false;
+    const end = (): void => {
+      if (!isOver) thread.uploads -= 1;
+      isOver = true;
+    };
+    return {
+      algorithm,
+      get isLost() {
+        return thread.isGone;
+      },
+      write: async (file, { position, pieces }) => {
+        const owned = pieces.map(ownMemory);
+        const order = { kind: "write", upload, file, position, pieces: owned, algorithm } as const;
+        const { writtenBytes, failure } = await this.#ask(
+          thread,
+          order,
+          owned.map(({ buffer }) => buffer),
+        );
+        return { writtenBytes, failure: failure && Object.assign(new Error(failure.message), failure) };
+      },
+      digest: async () => {
+        if (thread.isGone || algorithm === undefined) return undefined;
+        const answer = await this.#ask(thread, { kind: "digest", upload }).catch(() => undefined);
+        end();
+        return answer?.digest === undefined ? undefined : (`${algorithm}:${answer.digest}` as Digest);
+      },
+      forget: () => {
+        if (!isOver && !thread.isGone) this.#ask(thread, { kind: "forget", upload }).catch(() => undefined);
+        end();
+      },
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearTimeout(this.#idle);
+    await Promise.all(this.#threads.splice(0).map((thread) => this.#end(thread)));
+  }
+
+  #leastUsed(): Thread {
+    const idlest = this.#threads.toSorted((a, b) => a.uploads - b.uploads)[0];
+    if (idlest && (idlest.uploads === 0 || this.#threads.length >= this.#most)) return idlest;
+    return this.#start();
+  }
+
+  #start(): Thread {
+    const worker = new Worker(new URL("./upload-thread.ts", import.meta.url), { name: "uploads" });
+    const thread: Thread = { worker, waiting: new Map(), uploads: 0, isGone: false };
+    worker.on("message", (answer: Answer) => {
+      thread.waiting.get(answer.number)?.resolve(answer);
+      thread.waiting.delete(answer.number);
+      this.#rest(thread);
+    });
+    worker.on("error", (error) => this.#lose(thread, toFault(error, "a thread that writes uploads failed")));
+    worker.on("exit", () => this.#lose(thread, new Fault("internal", "a thread that writes uploads ended")));
+    worker.unref();
+    this.#threads.push(thread);
+    return thread;
+  }
+
+  #ask(thread: Thread, order: OrderOf, transfer: readonly ArrayBuffer[] = []): Promise<Answer> {
+    if (thread.isGone)
+      return Promise.reject(new Fault("internal", "the thread that wrote this upload is gone"));
+    clearTimeout(this.#idle);
+    const number = (this.#number += 1);
+    return new Promise((resolve, reject) => {
+      thread.waiting.set(number, { resolve, reject });
+      thread.worker.ref(); // as long as somebody waits for it
+      thread.worker.postMessage({ ...order, number } satisfies Order, [...transfer]);
+    });
+  }
+
+  #rest(thread: Thread): void {
+    if (thread.waiting.size > 0) return;
+    thread.worker.unref();
+    if (this.#threads.some(({ waiting }) => waiting.size > 0)) return;
+    clearTimeout(this.#idle);
+    const endAll = () => this.#threads.splice(0).map((each) => this.#end(each));
+    this.#idle = setTimeout(endAll, this.#idleMs).unref();
+  }
+
+  async #end(thread: Thread): Promise<void> {
+    thread.isGone = true;
+    await thread.worker.terminate();
+  }
+
+  #lose(thread: Thread, fault: Fault): void {
+    thread.isGone = true;
+    const at = this.#threads.indexOf(thread);
+    if (at >= 0) this.#threads.splice(at, 1);
+    for (const { reject } of thread.waiting.values()) reject(fault);
+    thread.waiting.clear();
+  }
+}
+
+/** Memory that is this piece's alone goes to the thread as it is; of what is shared, as of small pieces, a copy does. */
+function ownMemory(piece: Buffer): Uint8Array<ArrayBuffer> {
+  const { buffer } = piece;
+  const isAlone = buffer instanceof ArrayBuffer && buffer.byteLength === piece.length;
+  return isAlone ? new Uint8Array(buffer) : new Uint8Array(piece);
+}
