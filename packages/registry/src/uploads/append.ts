@@ -2,19 +2,22 @@
  * From the network into a file: receiving goes on while what came is hashed and written by another thread, and a slow
  * disk slows the sender down instead of filling the memory.
  */
+import type { FileHandle } from "node:fs/promises";
 import type { Readable } from "node:stream";
 import { Fault } from "@cocoon/core";
 import { ociFault } from "../oci-fault.ts";
 import type { ThreadedWriter } from "./upload-threads.ts";
 
 /** Handed over at once: every walk to another thread and back costs something, and what is in its cache costs less. */
-const batchBytes = 256 * 1024;
+const batchBytes = 512 * 1024;
 const pauseAboveBytes = 4 * 1024 * 1024;
 const resumeBelowBytes = 2 * 1024 * 1024;
+/** So much at a time is sent on to the disk while more comes; else everybody waits for it at the end. */
+const flushBytes = 8 * 1024 * 1024;
 
 export interface AppendTarget {
   readonly writer: ThreadedWriter;
-  readonly file: number;
+  readonly file: FileHandle;
   /** Where the first byte goes. */
   readonly position: number;
   readonly maxBytes: number;
@@ -45,6 +48,8 @@ class Append {
   #sentBytes = 0;
   #receivedBytes = 0;
   #writtenBytes = 0;
+  #unflushedBytes = 0;
+  #flushing = false;
   #ended = false;
   #settled = false;
   #failure: Error | undefined;
@@ -101,7 +106,7 @@ class Append {
     if (this.#settled) return;
     const last = this.#ended || this.#failure !== undefined;
     if (this.#queuedBytes >= batchBytes || (last && this.#queuedBytes > 0)) this.#send();
-    if (last && this.#heldBytes === 0) this.#settle();
+    if (last && this.#heldBytes === 0 && !this.#flushing) this.#settle();
   }
 
   #send(): void {
@@ -111,7 +116,7 @@ class Append {
     this.#queue = [];
     this.#queuedBytes = 0;
     this.#leavingBytes += bytes;
-    const written = writer.write(file, { position: position + this.#sentBytes, pieces });
+    const written = writer.write(file.fd, { position: position + this.#sentBytes, pieces });
     this.#sentBytes += bytes;
     written.then(
       ({ writtenBytes, failure }) => this.#onWritten(bytes, writtenBytes, failure),
@@ -123,6 +128,8 @@ class Append {
   #onWritten(bytes: number, writtenBytes: number, failure: Error | undefined): void {
     this.#leavingBytes -= bytes;
     this.#writtenBytes += writtenBytes;
+    this.#unflushedBytes += writtenBytes;
+    if (this.#unflushedBytes >= flushBytes && !this.#flushing) this.#flush();
     if (failure) {
       this.#queue = [];
       this.#queuedBytes = 0;
@@ -130,6 +137,18 @@ class Append {
     }
     if (this.#body.isPaused() && this.#heldBytes < resumeBelowBytes) this.#body.resume();
     this.#pump();
+  }
+
+  #flush(): void {
+    this.#flushing = true;
+    this.#unflushedBytes = 0;
+    const flushed = (failure?: Error) => {
+      this.#flushing = false;
+      // A disk tells of what it lost once, and not again at the end.
+      if (failure) this.#failure = failure;
+      this.#pump();
+    };
+    this.#target.file.datasync().then(() => flushed(), flushed);
   }
 
   #settle(): void {

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough, Readable } from "node:stream";
 import { describe, it } from "node:test";
+import { setTimeout } from "node:timers/promises";
 import { eventually, temporaryDirectory } from "@cocoon/testkit";
 import { digestOf, type RepositoryName } from "../names.ts";
 import { openUploadSpool } from "./upload-spool.ts";
@@ -10,13 +12,14 @@ import { openUploadSpool } from "./upload-spool.ts";
 const name = "team/app" as RepositoryName;
 const options = { maxBytes: 1e9, assertFollows: () => undefined };
 
-async function spool(now: () => number = Date.now) {
+async function spool(now: () => number = Date.now, threads = {}) {
   const directory = await temporaryDirectory();
   const uploads = await openUploadSpool({
     directory: join(directory.path, "up"),
     secret: randomBytes(32),
     idleMs: 10_000,
     now,
+    threads,
   });
   return {
     uploads,
@@ -70,6 +73,29 @@ describe("upload session", () => {
     });
     await session.append(Readable.from([Buffer.from("!")]), options);
     await session.finish(digestOf(Buffer.from("kept!")));
+  });
+
+  it("goes on, and reads again what was there, when its thread has ended meanwhile", async () => {
+    await using world = await spool(Date.now, { idleMs: 0 });
+    const session = world.uploads.begin(name);
+    for (const part of ["one ", "two ", "three"]) {
+      await session.append(Readable.from([Buffer.from(part)]), options);
+      await setTimeout(5); // longer than a thread stays without work
+    }
+    const file = await session.finish(digestOf(Buffer.from("one two three")));
+    assert.equal(await readFile(file.path, "utf8"), "one two three");
+  });
+
+  it("is not taken apart while somebody writes to it: cancelling ends the writer first", async () => {
+    await using world = await spool();
+    const session = world.uploads.begin(name);
+    const body = new PassThrough();
+    body.write(Buffer.alloc(3 * 1024 * 1024));
+    const writing = assert.rejects(session.append(body, options), /went away/);
+    await eventually(() => assert.equal(body.readableLength, 0));
+    await world.uploads.cancel(session);
+    assert.equal(session.busy, false);
+    await writing;
   });
 
   it("gives the sender no more credit than the disk can take", async () => {

@@ -95,9 +95,10 @@ export class UploadSession {
       this.#file ??= await open(this.#path, constants.O_RDWR | constants.O_CREAT, 0o600);
       body.on("data", () => (this.#lastUsedMs = this.#now()));
       const thread = this.#threadFor(options.algorithm ?? "sha256");
+      using _held = thread.hold(); // a slow sender may be silent for longer than a thread without work stays
       const { writtenBytes, failure } = await appendBody(body, {
         writer: thread,
-        file: this.#file.fd,
+        file: this.#file,
         position: this.#sizeBytes,
         maxBytes: options.maxBytes - this.#sizeBytes,
       });

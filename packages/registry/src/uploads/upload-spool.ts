@@ -9,7 +9,7 @@ import type { RepositoryName } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
 import { SessionIds, newRun } from "./session-id.ts";
 import { UploadSession } from "./upload-session.ts";
-import { UploadThreads } from "./upload-threads.ts";
+import { UploadThreads, type UploadThreadsOptions } from "./upload-threads.ts";
 
 export interface SpoolOptions {
   readonly directory: string;
@@ -18,6 +18,7 @@ export interface SpoolOptions {
   readonly idleMs: number;
   readonly maxSessions?: number;
   readonly now?: () => number;
+  readonly threads?: UploadThreadsOptions;
 }
 
 export async function openUploadSpool(options: SpoolOptions): Promise<UploadSpool> {
@@ -33,13 +34,14 @@ export class UploadSpool implements AsyncDisposable {
   readonly #run = newRun();
   readonly #ids: SessionIds;
   readonly #options: Required<SpoolOptions>;
-  readonly #threads = new UploadThreads();
+  readonly #threads: UploadThreads;
   readonly #sessions = new Map<string, UploadSession>();
   /** Sessions of earlier runs that ended in this one: their names stay valid, so remember that they are over. */
   readonly #ended = new Map<string, number>();
 
   constructor(options: SpoolOptions) {
-    this.#options = { maxSessions: 10_000, now: Date.now, ...options };
+    this.#options = { maxSessions: 10_000, now: Date.now, threads: {}, ...options };
+    this.#threads = new UploadThreads(options.threads);
     this.#ids = new SessionIds(options.secret);
   }
 

@@ -22,6 +22,8 @@ export interface ThreadedWriter {
   readonly algorithm: DigestAlgorithm | undefined;
   /** The thread is gone, and the digest with it. */
   readonly isLost: boolean;
+  /** Until this is disposed of the thread stays, however long nothing comes. */
+  hold(): Disposable;
   /** Takes the pieces away from the caller. Orders are carried out one after the other; after a failure none is. */
   write(
     file: number,
@@ -55,6 +57,7 @@ export class UploadThreads implements AsyncDisposable {
   readonly #idleMs: number;
   readonly #threads: Thread[] = [];
   #idle: NodeJS.Timeout | undefined;
+  #holds = 0;
   #number = 0;
 
   constructor({ threads, idleMs = defaultIdleMs }: UploadThreadsOptions = {}) {
@@ -82,6 +85,7 @@ export class UploadThreads implements AsyncDisposable {
       get isLost() {
         return thread.isGone;
       },
+      hold: () => this.#hold(),
       write: async (file, { position, pieces }) => {
         const owned = pieces.map(ownMemory);
         const order = { kind: "write", upload, file, position, pieces: owned, algorithm } as const;
@@ -110,6 +114,17 @@ export class UploadThreads implements AsyncDisposable {
     await Promise.all(this.#threads.splice(0).map((thread) => this.#end(thread)));
   }
 
+  #hold(): Disposable {
+    this.#holds += 1;
+    clearTimeout(this.#idle);
+    return {
+      [Symbol.dispose]: () => {
+        this.#holds -= 1;
+        this.#endLater();
+      },
+    };
+  }
+
   #leastUsed(): Thread {
     const idlest = this.#threads.toSorted((a, b) => a.uploads - b.uploads)[0];
     if (idlest && (idlest.uploads === 0 || this.#threads.length >= this.#most)) return idlest;
@@ -122,7 +137,8 @@ export class UploadThreads implements AsyncDisposable {
     worker.on("message", (answer: Answer) => {
       thread.waiting.get(answer.number)?.resolve(answer);
       thread.waiting.delete(answer.number);
-      this.#rest(thread);
+      if (thread.waiting.size === 0) worker.unref();
+      this.#endLater();
     });
     worker.on("error", (error) => this.#lose(thread, toFault(error, "a thread that writes uploads failed")));
     worker.on("exit", () => this.#lose(thread, new Fault("internal", "a thread that writes uploads ended")));
@@ -143,10 +159,8 @@ export class UploadThreads implements AsyncDisposable {
     });
   }
 
-  #rest(thread: Thread): void {
-    if (thread.waiting.size > 0) return;
-    thread.worker.unref();
-    if (this.#threads.some(({ waiting }) => waiting.size > 0)) return;
+  #endLater(): void {
+    if (this.#holds > 0 || this.#threads.some(({ waiting }) => waiting.size > 0)) return;
     clearTimeout(this.#idle);
     const endAll = () => this.#threads.splice(0).map((each) => this.#end(each));
     this.#idle = setTimeout(endAll, this.#idleMs).unref();
