@@ -5,13 +5,16 @@
  *
  * Each round starts both servers fresh, in alternating order, and does the same four things with each: push and pull of
  * 1 GiB in layers of 64 MiB (4 at a time), push and pull of 2,000 blobs of 64 KiB (8 at a time). A push is POST, then
- * PUT with the body. Ours runs as `epoch serve` does by default: content and names flushed to disk before the answer,
+ * PUT with the body. Large pulls take a third of a second, so that they are done five times, and the median counts. Ours runs as `epoch serve` does by default: content and names flushed to disk before the answer,
  * repository links, a token on every request. The peer runs without authentication and without an access log.
- * Ratios are taken within a round, so that what else happens on the machine hits both; medians are over rounds.
+ * Large blobs are removed after each run, so that the next one finds memory to cache its own; small ones at the end of
+ * all rounds: for a minute after many files were removed a file system makes new ones slowly, which would hit whoever
+ * comes next. Ratios are taken within a round, so that what else happens on the machine hits both; medians are over rounds.
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readFile, rm, statfs, writeFile } from "node:fs/promises";
+import { rmSync } from "node:fs";
+import { mkdir, readFile, readdir, rm, stat, statfs, writeFile } from "node:fs/promises";
 import { cpus, tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -30,10 +33,38 @@ const { values } = parseArgs({
 });
 const rounds = Number(values.rounds);
 const loads = [
-  { name: "pushLarge", mode: "push", count: values["large-count"], size: 64 * 2 ** 20, parallel: 4 },
-  { name: "pullLarge", mode: "pull", count: values["large-count"], size: 64 * 2 ** 20, parallel: 4 },
-  { name: "pushSmall", mode: "push", count: values["small-count"], size: 64 * 2 ** 10, parallel: 8 },
-  { name: "pullSmall", mode: "pull", count: values["small-count"], size: 64 * 2 ** 10, parallel: 8 },
+  {
+    name: "pushLarge",
+    mode: "push",
+    count: values["large-count"],
+    size: 64 * 2 ** 20,
+    parallel: 4,
+    times: 1,
+  },
+  {
+    name: "pullLarge",
+    mode: "pull",
+    count: values["large-count"],
+    size: 64 * 2 ** 20,
+    parallel: 4,
+    times: 5,
+  },
+  {
+    name: "pushSmall",
+    mode: "push",
+    count: values["small-count"],
+    size: 64 * 2 ** 10,
+    parallel: 8,
+    times: 1,
+  },
+  {
+    name: "pullSmall",
+    mode: "pull",
+    count: values["small-count"],
+    size: 64 * 2 ** 10,
+    parallel: 8,
+    times: 1,
+  },
 ] as const;
 type LoadName = (typeof loads)[number]["name"];
 type System = "ours" | "distribution";
@@ -125,24 +156,42 @@ async function peakResidentMiB(pid: number): Promise<number> {
   return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1]) / 1024;
 }
 
+const stored = join(values.dir, `bench-registry-${process.pid}`);
+process.on("exit", () => rmSync(stored, { recursive: true, force: true }));
+for (const interruption of ["SIGINT", "SIGTERM"] as const) process.on(interruption, () => process.exit(130));
 let nextPort = 20_000 + (process.pid % 10_000);
 
 async function runOnce(system: System, round: number): Promise<Run> {
-  const directory = join(values.dir, `bench-registry-${process.pid}-${round}-${system}`);
+  const directory = join(stored, `${round}-${system}`);
   await mkdir(directory, { recursive: true });
-  try {
-    nextPort += 1;
-    await using server = await (system === "ours"
-      ? startOurs(directory, nextPort)
-      : startDistribution(directory, nextPort));
-    const results: Partial<Record<LoadName, Result>> = {};
-    for (const load of loads) results[load.name] = await runLoad(server, load, round);
-    return { results: results as Record<LoadName, Result>, residentMiB: await peakResidentMiB(server.pid) };
-  } finally {
-    await rm(directory, { recursive: true, force: true });
-    await runCommand("sync", []); // what one system left to write must not slow the other
-    await sleep(500, { signal });
+  await runCommand("sync", []); // what one system left to write must not slow the other
+  await sleep(500, { signal });
+  nextPort += 1;
+  await using stack = new AsyncDisposableStack();
+  stack.defer(() => removeLarge(directory));
+  const server = await (system === "ours"
+    ? startOurs(directory, nextPort)
+    : startDistribution(directory, nextPort));
+  stack.use(server);
+  const results: Partial<Record<LoadName, Result>> = {};
+  for (const load of loads) results[load.name] = await medianOf(server, load, round);
+  return { results: results as Record<LoadName, Result>, residentMiB: await peakResidentMiB(server.pid) };
+}
+
+async function removeLarge(directory: string): Promise<void> {
+  for (const entry of await readdir(directory, { recursive: true, withFileTypes: true })) {
+    const path = join(entry.parentPath, entry.name);
+    if (entry.isFile() && (await stat(path)).size > 2 ** 20) await rm(path);
   }
+}
+
+async function medianOf(server: Server, load: (typeof loads)[number], round: number): Promise<Result> {
+  const results: Result[] = [];
+  for (let time = 0; time < load.times; time += 1) results.push(await runLoad(server, load, round));
+  return {
+    mibPerSecond: median(results.map(({ mibPerSecond }) => mibPerSecond)),
+    cpuSeconds: median(results.map(({ cpuSeconds }) => cpuSeconds)),
+  };
 }
 
 async function runLoad(server: Server, load: (typeof loads)[number], round: number): Promise<Result> {
