@@ -12,13 +12,13 @@ export interface WriteOrder {
   readonly algorithm: DigestAlgorithm | undefined;
 }
 
-export interface DigestOrder {
+interface DigestOrder {
   readonly kind: "digest";
   readonly number: number;
   readonly upload: number;
 }
 
-export interface ForgetOrder {
+interface ForgetOrder {
   readonly kind: "forget";
   readonly number: number;
   readonly upload: number;

@@ -35,7 +35,7 @@ export interface ThreadedWriter {
   forget(): void;
 }
 
-export interface Written {
+interface Written {
   readonly writtenBytes: number;
   readonly failure: Error | undefined;
 }
