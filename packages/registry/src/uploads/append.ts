@@ -10,8 +10,8 @@ import type { ThreadedWriter } from "./upload-threads.ts";
 
 /** Handed over at once: every walk to another thread and back costs something, and what is in its cache costs less. */
 const batchBytes = 512 * 1024;
-const pauseAboveBytes = 4 * 1024 * 1024;
-const resumeBelowBytes = 2 * 1024 * 1024;
+const pauseAboveBytes = 2 * 1024 * 1024;
+const resumeBelowBytes = 1024 * 1024;
 /** So much at a time is sent on to the disk while more comes; else everybody waits for it at the end. */
 const flushBytes = 8 * 1024 * 1024;
 
