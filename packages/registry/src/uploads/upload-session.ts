@@ -3,7 +3,7 @@ import { constants } from "node:fs";
 import { open, rm, type FileHandle } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { Writable, type Readable } from "node:stream";
-import { isFault, systemCode } from "@cocoon/core";
+import { isFault } from "@cocoon/core";
 import {
   RunningDigest,
   algorithmOf,

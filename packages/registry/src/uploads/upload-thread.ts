@@ -73,4 +73,4 @@ function without(pieces: readonly Uint8Array[], taken: number): Uint8Array[] {
   return rest;
 }
 
-parentPort?.on("message", (order: Order) => parentPort?.postMessage(answerTo(order)));
+parentPort?.on("message", (order: Order) => parentPort?.postMessage(answerTo(order), []));

@@ -42,7 +42,13 @@ interface Written {
 
 interface Thread {
   readonly worker: Worker;
-  readonly waiting: Map<number, { resolve(answer: Answer): void; reject(fault: Fault): void }>;
+  readonly waiting: Map<
+    number,
+    {
+      readonly resolve: (answer: Answer) => void;
+      readonly reject: (fault: Fault) => void;
+    }
+  >;
   uploads: number;
   isGone: boolean;
 }
