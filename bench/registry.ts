@@ -5,8 +5,9 @@
  *
  * Each round starts both servers fresh, in alternating order, and does the same four things with each: push and pull of
  * 1 GiB in layers of 64 MiB (4 at a time), push and pull of 2,000 blobs of 64 KiB (8 at a time). A push is POST, then
- * PUT with the body. Large pulls take a third of a second, so that they are done five times, and the median counts. Ours runs as `epoch serve` does by default: content and names flushed to disk before the answer,
- * repository links, a token on every request. The peer runs without authentication and without an access log.
+ * PUT with the body. Large pulls take a third of a second: they are done five times, and the median counts. Ours runs
+ * as `epoch serve` does by default: content and names flushed to disk before the answer, repository links, a token on
+ * every request. The peer runs without authentication and without an access log.
  * Large blobs are removed after each run, so that the next one finds memory to cache its own; small ones at the end of
  * all rounds: for a minute after many files were removed a file system makes new ones slowly, which would hit whoever
  * comes next. Ratios are taken within a round, so that what else happens on the machine hits both; medians are over rounds.
@@ -15,12 +16,13 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { mkdir, readFile, readdir, rm, stat, statfs, writeFile } from "node:fs/promises";
-import { cpus, tmpdir, totalmem } from "node:os";
+import { tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { buildInfo, sleep } from "@cocoon/core";
-import { eventually, runCommand } from "@cocoon/testkit";
+import { eventually, freePort, runCommand } from "@cocoon/testkit";
 import { buildGoProgram } from "../test/peers/go-program.ts";
+import { printReport, spreadOf } from "./report.ts";
 import { released } from "./support/released.ts";
 
 const { values } = parseArgs({
@@ -32,39 +34,13 @@ const { values } = parseArgs({
   },
 });
 const rounds = Number(values.rounds);
+const large = { count: values["large-count"], size: 64 * 2 ** 20, parallel: 4 };
+const small = { count: values["small-count"], size: 64 * 2 ** 10, parallel: 8 };
 const loads = [
-  {
-    name: "pushLarge",
-    mode: "push",
-    count: values["large-count"],
-    size: 64 * 2 ** 20,
-    parallel: 4,
-    times: 1,
-  },
-  {
-    name: "pullLarge",
-    mode: "pull",
-    count: values["large-count"],
-    size: 64 * 2 ** 20,
-    parallel: 4,
-    times: 5,
-  },
-  {
-    name: "pushSmall",
-    mode: "push",
-    count: values["small-count"],
-    size: 64 * 2 ** 10,
-    parallel: 8,
-    times: 1,
-  },
-  {
-    name: "pullSmall",
-    mode: "pull",
-    count: values["small-count"],
-    size: 64 * 2 ** 10,
-    parallel: 8,
-    times: 1,
-  },
+  { name: "pushLarge", mode: "push", ...large, times: 1 },
+  { name: "pullLarge", mode: "pull", ...large, times: 5 },
+  { name: "pushSmall", mode: "push", ...small, times: 1 },
+  { name: "pullSmall", mode: "pull", ...small, times: 1 },
 ] as const;
 type LoadName = (typeof loads)[number]["name"];
 type System = "ours" | "distribution";
@@ -159,19 +135,16 @@ async function peakResidentMiB(pid: number): Promise<number> {
 const stored = join(values.dir, `bench-registry-${process.pid}`);
 process.on("exit", () => rmSync(stored, { recursive: true, force: true }));
 for (const interruption of ["SIGINT", "SIGTERM"] as const) process.on(interruption, () => process.exit(130));
-let nextPort = 20_000 + (process.pid % 10_000);
 
 async function runOnce(system: System, round: number): Promise<Run> {
   const directory = join(stored, `${round}-${system}`);
   await mkdir(directory, { recursive: true });
   await runCommand("sync", []); // what one system left to write must not slow the other
   await sleep(500, { signal });
-  nextPort += 1;
+  const port = await freePort();
   await using stack = new AsyncDisposableStack();
   stack.defer(() => removeLarge(directory));
-  const server = await (system === "ours"
-    ? startOurs(directory, nextPort)
-    : startDistribution(directory, nextPort));
+  const server = await (system === "ours" ? startOurs(directory, port) : startDistribution(directory, port));
   stack.use(server);
   const results: Partial<Record<LoadName, Result>> = {};
   for (const load of loads) results[load.name] = await medianOf(server, load, round);
@@ -214,18 +187,7 @@ async function runLoad(server: Server, load: (typeof loads)[number], round: numb
   return { mibPerSecond, cpuSeconds: (await cpuSeconds(server.pid)) - before };
 }
 
-function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  const middle = sorted.length / 2;
-  return sorted.length % 2 === 1
-    ? (sorted[Math.floor(middle)] ?? 0)
-    : ((sorted[middle - 1] ?? 0) + (sorted[middle] ?? 0)) / 2;
-}
-
-function summary(values: readonly number[]): { median: number; min: number; max: number } {
-  const round = (value: number) => Math.round(value * 100) / 100;
-  return { median: round(median(values)), min: round(Math.min(...values)), max: round(Math.max(...values)) };
-}
+const median = (measured: readonly number[]) => spreadOf(measured).median;
 
 const runs: Record<System, Run[]> = { ours: [], distribution: [] };
 for (let round = 0; round < rounds; round += 1)
@@ -255,43 +217,32 @@ const figures = {
     loads.map(({ name }) => [
       name,
       {
-        ratio: summary(ratios(name)),
-        oursMiBPerSecond: summary(of("ours", name, "mibPerSecond")),
-        distributionMiBPerSecond: summary(of("distribution", name, "mibPerSecond")),
-        oursCpuSeconds: summary(of("ours", name, "cpuSeconds")),
-        distributionCpuSeconds: summary(of("distribution", name, "cpuSeconds")),
+        ratio: spreadOf(ratios(name)),
+        oursMiBPerSecond: spreadOf(of("ours", name, "mibPerSecond")),
+        distributionMiBPerSecond: spreadOf(of("distribution", name, "mibPerSecond")),
+        oursCpuSeconds: spreadOf(of("ours", name, "cpuSeconds")),
+        distributionCpuSeconds: spreadOf(of("distribution", name, "cpuSeconds")),
       },
     ]),
   ),
-  residentMiB: { ours: summary(resident("ours")), distribution: summary(resident("distribution")) },
+  residentMiB: { ours: spreadOf(resident("ours")), distribution: spreadOf(resident("distribution")) },
 };
 const memoryRatio = median(resident("ours")) / median(resident("distribution"));
-const target = (name: string, value: number, want: readonly [">=" | "<=", number]) => ({
-  name,
-  value: Math.round(value * 100) / 100,
-  want: want.join(" "),
-  met: want[0] === ">=" ? value >= want[1] : value <= want[1],
-});
 const { bsize, type } = await statfs(values.dir);
-console.log(
-  JSON.stringify({
-    bench: "registry",
-    env: {
-      cpus: cpus().length,
-      cpu: cpus()[0]?.model,
-      memoryGiB: Math.round(totalmem() / 2 ** 30),
-      node: process.version,
-      filesystem: { type: `0x${type.toString(16)}`, blockBytes: bsize },
-      revision: buildInfo().revision,
-      rounds,
-    },
-    figures,
-    targets: [
-      target("push 64 MiB layers, times distribution", median(ratios("pushLarge")), [">=", 1.3]),
-      target("pull 64 MiB layers, times distribution", median(ratios("pullLarge")), [">=", 1.3]),
-      target("push 64 KiB blobs, times distribution", median(ratios("pushSmall")), [">=", 2]),
-      target("pull 64 KiB blobs, times distribution", median(ratios("pullSmall")), [">=", 2]),
-      target("resident memory, times distribution", memoryRatio, ["<=", 2]),
-    ],
-  }),
-);
+printReport({
+  bench: "registry",
+  env: {
+    memoryGiB: Math.round(totalmem() / 2 ** 30),
+    filesystem: { type: `0x${type.toString(16)}`, blockBytes: bsize },
+    revision: buildInfo().revision,
+    rounds,
+  },
+  figures,
+  targets: [
+    { name: "push 64 MiB layers, times distribution", value: median(ratios("pushLarge")), want: ">= 1.3" },
+    { name: "pull 64 MiB layers, times distribution", value: median(ratios("pullLarge")), want: ">= 1.3" },
+    { name: "push 64 KiB blobs, times distribution", value: median(ratios("pushSmall")), want: ">= 2" },
+    { name: "pull 64 KiB blobs, times distribution", value: median(ratios("pullSmall")), want: ">= 2" },
+    { name: "resident memory, times distribution", value: memoryRatio, want: "<= 2" },
+  ],
+});

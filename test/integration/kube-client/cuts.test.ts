@@ -34,8 +34,11 @@ test(
     let cuts = 0;
     const enough = () => cuts > 3 && proxy.accepted > 3;
     const churnWhileCut = async () => {
-      for (let seed = testSeed(); seed === testSeed() || !enough(); seed += 1)
+      let seed = testSeed();
+      do {
         await churn({ client: direct, namespace: namespace.name, names, steps, seed, signal });
+        seed += 1;
+      } while (!enough());
     };
     const work = churnWhileCut().finally(() => done.abort());
     const random = seededRandom(testSeed());

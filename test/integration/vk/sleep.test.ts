@@ -1,6 +1,8 @@
 /** Sleep and wake through annotations, with the kubelet killed between every two steps. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { silentLogger } from "@cocoon/core";
+import { openCaches, openKubeClient, pods } from "@cocoon/kube";
 import { eventually, sharedControlPlane, tier } from "@cocoon/testkit";
 import { machinePod, mark, openWorld, runMachine, soulOf, type TestVk, type World } from "./test-vk.ts";
 
@@ -33,24 +35,47 @@ async function bootMachine(world: World, node: TestVk): Promise<string> {
   return vmName;
 }
 
+/** For every state that the pods' annotations told: the reasons that stood beside it for being ready or not. */
+async function watchReadiness(world: World) {
+  await using stack = new AsyncDisposableStack();
+  const { signal } = new AbortController();
+  const client = stack.use(await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal }));
+  const caches = stack.use(openCaches({ client, log: silentLogger }));
+  const cache = caches.open(pods, { namespace: world.namespace.name });
+  await cache.synced({ signal });
+  const reasons = new Map<string, Set<string>>();
+  cache.subscribe(({ object: { metadata, status } }) => {
+    const state = metadata.annotations?.["vm.cocoonstack.io/lifecycle-state"] ?? "";
+    const reason = status?.conditions?.find(({ type }) => type === "Ready")?.reason ?? "";
+    reasons.set(state, (reasons.get(state) ?? new Set()).add(reason));
+  });
+  const owned = stack.move();
+  return { reasons, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
 test("a machine sleeps with its seat kept, and wakes where it was", async () => {
   await using world = await openWorld(cluster);
   const node = await world.newNode();
   const vmName = await bootMachine(world, node);
   const soul = mark(node, vmName);
+  await using seen = await watchReadiness(world);
 
   await world.annotate("demo", `${hibernate}=true`);
   await reaches(world, "demo", "hibernated");
   assert.deepEqual(await census(world, [node], vmName), { guests: 0, running: 0, asleep: true });
-  await eventually(async () => {
-    const pod = await world.pod("demo");
-    assert.equal(pod?.status.phase, "Running");
-    assert.equal(pod.status.podIP, undefined);
-    assert.equal(pod.metadata.annotations["vm.cocoonstack.io/id"], undefined);
-    const ready = pod.status.conditions.find((each) => each.type === "Ready");
-    assert.deepEqual([ready?.status, ready?.reason], ["False", "Hibernated"]);
-    assert.equal(pod.status.containerStatuses?.[0]?.state["waiting"]?.reason, "Hibernated");
-  });
+  const pod = await world.pod("demo");
+  assert.equal(pod?.status.phase, "Running");
+  assert.equal(pod.status.podIP, undefined);
+  assert.equal(pod.metadata.annotations["vm.cocoonstack.io/id"], undefined);
+  const ready = pod.status.conditions.find((each) => each.type === "Ready");
+  assert.deepEqual([ready?.status, ready?.reason], ["False", "Hibernated"]);
+  assert.equal(pod.status.containerStatuses?.[0]?.state["waiting"]?.reason, "Hibernated");
+  await eventually(() => assert.ok(seen.reasons.has("hibernated")));
+  assert.deepEqual(
+    [...(seen.reasons.get("hibernated") ?? [])],
+    ["Hibernated"],
+    "the annotation never comes first",
+  );
   const shown = await cluster.kubectl(["get", "pod", "demo", "-n", world.namespace.name]);
   assert.match(shown.stdout, /Hibernated/);
 

@@ -50,6 +50,27 @@ async function pass(clock: ManualClock, ms: number, stepMs: number): Promise<voi
 }
 
 describe("event recorder", () => {
+  test("what happens again while it is being written is counted, also when the recorder closes meanwhile", async () => {
+    const arrived = Promise.withResolvers<void>();
+    const mayGoOn = Promise.withResolvers<void>();
+    const { recorder, events } = setUp({
+      before: async () => {
+        arrived.resolve();
+        await mayGoOn.promise;
+      },
+    });
+    recorder.record(about("a"), started);
+    await arrived.promise;
+    recorder.record(about("a"), started);
+    const closed = recorder[Symbol.asyncDispose]();
+    mayGoOn.resolve();
+    await closed;
+    assert.deepEqual(
+      events().map(({ count }) => count),
+      [2],
+    );
+  });
+
   test("an event is complete for both event APIs", async () => {
     const { recorder, events } = setUp();
     await using _recorder = recorder;

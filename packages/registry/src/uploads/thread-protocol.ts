@@ -12,19 +12,14 @@ export interface WriteOrder {
   readonly algorithm: DigestAlgorithm | undefined;
 }
 
-interface DigestOrder {
-  readonly kind: "digest";
+/** The upload is over; the answer has the digest of everything that was written. */
+interface EndOrder {
+  readonly kind: "end";
   readonly number: number;
   readonly upload: number;
 }
 
-interface ForgetOrder {
-  readonly kind: "forget";
-  readonly number: number;
-  readonly upload: number;
-}
-
-export type Order = WriteOrder | DigestOrder | ForgetOrder;
+export type Order = WriteOrder | EndOrder;
 
 export interface Answer {
   readonly number: number;

@@ -16,12 +16,11 @@ interface Upload {
 const uploads = new Map<number, Upload>();
 
 function answerTo(order: Order): Answer {
-  const { number, upload } = order;
-  const nothing = { number, writtenBytes: 0, digest: undefined, failure: undefined };
   if (order.kind === "write") return write(order);
-  const digest = order.kind === "digest" ? uploads.get(upload)?.hash?.digest("hex") : undefined;
+  const { number, upload } = order;
+  const digest = uploads.get(upload)?.hash?.digest("hex");
   uploads.delete(upload);
-  return { ...nothing, digest };
+  return { number, writtenBytes: 0, digest, failure: undefined };
 }
 
 function write(order: WriteOrder): Answer {

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { constants } from "node:fs";
 import { open, readFile, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import { Readable } from "node:stream";
+import { PassThrough, Readable } from "node:stream";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { eventually, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
@@ -82,6 +83,30 @@ test("a disk that loses what it took on the way fails the upload", async () => {
   const target = { writer: one.threads.open("sha256"), file, position: 0, maxBytes: bytes };
   const { failure } = await appendBody(body, target);
   assert.equal(failure, lost);
+});
+
+test("a disk that failed counts more than a client that went away before", async () => {
+  await using one = await world();
+  const full = Object.assign(new Error("no space left"), { code: "ENOSPC" });
+  const isAsked = Promise.withResolvers<void>();
+  const isGone = Promise.withResolvers<void>();
+  const writer = {
+    ...one.threads.open("sha256"),
+    write: async () => {
+      isAsked.resolve();
+      await isGone.promise;
+      return { writtenBytes: 10, failure: full };
+    },
+  };
+  const body = new PassThrough();
+  body.write(Buffer.alloc(1024 * 1024));
+  const appended = appendBody(body, { writer, file: one.file, position: 0, maxBytes: 1e9 });
+  await isAsked.promise;
+  body.destroy();
+  await once(body, "close");
+  isGone.resolve();
+  // Else the session would go on with a digest of more than is in its file.
+  assert.deepEqual(await appended, { writtenBytes: 10, failure: full });
 });
 
 test("threads end when nobody pushes, take their digests along, and come back", async () => {

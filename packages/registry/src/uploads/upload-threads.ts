@@ -82,9 +82,13 @@ export class UploadThreads implements AsyncDisposable {
     const upload = (this.#number += 1);
     thread.uploads += 1;
     let isOver = false;
-    const end = (): void => {
-      if (!isOver) thread.uploads -= 1;
+    /** The digest in hex, to whoever ends it first; undefined when the thread is lost. */
+    const end = async (): Promise<string | undefined> => {
+      if (isOver) return undefined;
       isOver = true;
+      thread.uploads -= 1;
+      const answer = await this.#ask(thread, { kind: "end", upload }).catch(() => undefined);
+      return answer?.digest;
     };
     return {
       algorithm,
@@ -103,15 +107,12 @@ export class UploadThreads implements AsyncDisposable {
         return { writtenBytes, failure: failure && Object.assign(new Error(failure.message), failure) };
       },
       digest: async () => {
-        if (thread.isGone || algorithm === undefined) return undefined;
-        const answer = await this.#ask(thread, { kind: "digest", upload }).catch(() => undefined);
-        end();
-        return answer?.digest === undefined ? undefined : (`${algorithm}:${answer.digest}` as Digest);
+        const digest = await end();
+        return digest === undefined || algorithm === undefined
+          ? undefined
+          : (`${algorithm}:${digest}` as Digest);
       },
-      forget: () => {
-        if (!isOver && !thread.isGone) this.#ask(thread, { kind: "forget", upload }).catch(() => undefined);
-        end();
-      },
+      forget: () => void end(),
     };
   }
 
