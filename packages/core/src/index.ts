@@ -3,6 +3,7 @@
  * stopped, configuration, logs, metrics, HTTP servers with health, child processes, crash-safe files.
  */
 export { aborted, orAborted, sleep, withDeadline, type Abortable } from "./abort.ts";
+export { AnsweringThread, type Numbered, type Unnumbered } from "./answering-thread.ts";
 export { Backoff, backoffMs, type BackoffOptions } from "./backoff.ts";
 export {
   defaultText,

@@ -5,8 +5,7 @@
  * holds tens of megabytes.
  */
 import { availableParallelism } from "node:os";
-import { Worker } from "node:worker_threads";
-import { Fault, toFault, type Abortable } from "@cocoon/core";
+import { AnsweringThread, Fault, toFault, type Abortable } from "@cocoon/core";
 import type { AnswerMessage, Task, TaskMessage, TaskResults } from "./worker-protocol.ts";
 
 export interface WorkerPoolOptions {
@@ -22,10 +21,7 @@ interface Job {
   readonly settle: (answer: AnswerMessage | Fault) => void;
 }
 
-interface Thread {
-  readonly worker: Worker;
-  readonly running: Map<number, Job>;
-}
+type Thread = AnsweringThread<TaskMessage, AnswerMessage>;
 
 const tasksPerThread = 2;
 const mostThreads = 8;
@@ -37,7 +33,6 @@ export class WorkerPool implements AsyncDisposable {
   readonly #queue: Job[] = [];
   readonly #idleMs: number;
   #idle: NodeJS.Timeout | undefined;
-  #number = 0;
   #closed = false;
 
   constructor(options: WorkerPoolOptions = {}) {
@@ -86,20 +81,17 @@ export class WorkerPool implements AsyncDisposable {
     clearTimeout(this.#idle);
     const gone = new Fault("unavailable", "the worker threads were stopped");
     for (const job of this.#queue.splice(0)) job.settle(gone);
-    await Promise.all(
-      this.#threads.splice(0).map(async ({ worker, running }) => {
-        await worker.terminate();
-        for (const job of running.values()) job.settle(gone);
-      }),
-    );
+    await this.#endAll();
+  }
+
+  async #endAll(): Promise<void> {
+    await Promise.all(this.#threads.splice(0).map((thread) => thread.end()));
   }
 
   #endWhenIdle(): void {
-    if (this.#threads.some(({ running }) => running.size > 0)) return;
+    if (this.#closed || this.#threads.some(({ waiting }) => waiting > 0)) return;
     clearTimeout(this.#idle);
-    this.#idle = setTimeout(() => {
-      for (const { worker } of this.#threads.splice(0)) void worker.terminate();
-    }, this.#idleMs).unref();
+    this.#idle = setTimeout(() => void this.#endAll(), this.#idleMs).unref();
   }
 
   #dispatch(): void {
@@ -109,49 +101,34 @@ export class WorkerPool implements AsyncDisposable {
       if (!thread) return;
       const job = this.#queue.shift();
       if (!job) return;
-      this.#number += 1;
-      thread.running.set(this.#number, job);
-      thread.worker.ref();
-      const message: TaskMessage = { number: this.#number, task: job.task };
-      thread.worker.postMessage(message, [...job.transfer]);
+      void this.#give(thread, job);
     }
   }
 
-  #freeThread(): Thread | undefined {
-    const idlest = this.#threads.toSorted((a, b) => a.running.size - b.running.size)[0];
-    if (idlest?.running.size === 0) return idlest;
-    if (this.#threads.length < this.threads) return this.#startThread();
-    return idlest && idlest.running.size < tasksPerThread ? idlest : undefined;
-  }
-
-  #startThread(): Thread {
-    const worker = new Worker(new URL("./chunk-worker.ts", import.meta.url), { name: "cocoon-chunks" });
-    const thread: Thread = { worker, running: new Map() };
-    worker.on("message", (answer: AnswerMessage) => this.#answered(thread, answer));
-    worker.on("error", (error) => this.#lost(thread, toFault(error, "a worker thread failed")));
-    worker.on("exit", () => this.#lost(thread, new Fault("internal", "a worker thread ended")));
-    worker.unref();
-    this.#threads.push(thread);
-    return thread;
-  }
-
-  #answered(thread: Thread, answer: AnswerMessage): void {
-    const job = thread.running.get(answer.number);
-    thread.running.delete(answer.number);
-    if (thread.running.size === 0) thread.worker.unref(); // an idle pool keeps no program alive
-    job?.settle(answer);
-    this.#dispatch();
-    this.#endWhenIdle();
-  }
-
-  #lost(thread: Thread, fault: Fault): void {
-    const at = this.#threads.indexOf(thread);
-    if (at >= 0) this.#threads.splice(at, 1);
-    for (const job of thread.running.values()) job.settle(fault);
-    thread.running.clear();
+  async #give(thread: Thread, { task, transfer, settle }: Job): Promise<void> {
+    settle(await thread.ask({ task }, transfer).catch((error: unknown) => toFault(error)));
     if (this.#closed) return;
     this.#dispatch();
     this.#endWhenIdle();
+  }
+
+  #freeThread(): Thread | undefined {
+    const idlest = this.#threads.toSorted((a, b) => a.waiting - b.waiting)[0];
+    if (idlest?.waiting === 0) return idlest;
+    if (this.#threads.length < this.threads) return this.#startThread();
+    return idlest && idlest.waiting < tasksPerThread ? idlest : undefined;
+  }
+
+  #startThread(): Thread {
+    const thread: Thread = new AnsweringThread(new URL("./chunk-worker.ts", import.meta.url), {
+      name: "cocoon-chunks",
+      onLost: () => {
+        const at = this.#threads.indexOf(thread);
+        if (at >= 0) this.#threads.splice(at, 1);
+      },
+    });
+    this.#threads.push(thread);
+    return thread;
   }
 }
 
