@@ -11,6 +11,7 @@ import {
 } from "@cocoon/core";
 import { administration, readScope } from "./auth/access.ts";
 import type { GcReport, GcRun } from "./gc/collector.ts";
+import { acceptForDirectReceipt } from "./http/direct-receipt.ts";
 import { dispatch } from "./http/dispatch.ts";
 import type { RegistryMetrics } from "./metrics.ts";
 import { openServices, type ServiceOptions } from "./open-services.ts";
@@ -107,6 +108,7 @@ async function listen(services: Services, options: RegistryOptions): Promise<Run
   server.server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => {
     void dispatch(services, { request, response, expectsContinue: true });
   });
+  if (!tls) acceptForDirectReceipt(server.server);
   const resources = stack.move();
   const stop = () => resources.disposeAsync();
   return { ...server, stop, [Symbol.asyncDispose]: stop };

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { Fault, type Logger } from "@cocoon/core";
 import { ociFault } from "../oci-fault.ts";
 import type { Caller } from "../auth/access.ts";
+import { offerDirectReceipt } from "./direct-receipt.ts";
 
 export interface ExchangeOptions {
   readonly request: IncomingMessage;
@@ -11,6 +12,9 @@ export interface ExchangeOptions {
   /** The client waits for a go-ahead before it sends the body. */
   readonly expectsContinue: boolean;
 }
+
+/** A body of this length is worth a connection of its own. */
+const directFromBytes = 8 * 1024 * 1024;
 
 export type Headers = Readonly<Record<string, string | number>>;
 
@@ -70,6 +74,13 @@ export class Exchange {
     return this.request;
   }
 
+  /** The body for whoever can also take it directly, if it is long. */
+  bulkBody(): IncomingMessage {
+    const bodyBytes = this.contentLength ?? 0;
+    if (bodyBytes >= directFromBytes) offerDirectReceipt(this, bodyBytes);
+    return this.body();
+  }
+
   /** The whole body, if it is not longer than allowed. */
   readBody(maxBytes: number): Promise<Buffer> {
     const tooLarge = () =>
@@ -86,9 +97,7 @@ export class Exchange {
           reject(tooLarge());
         } else chunks.push(chunk);
       });
-      body.on("end", () =>
-        resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks, total)),
-      );
+      body.on("end", () => resolve(joined(chunks, total)));
       body.on("error", () => reject(clientGone()));
       body.on("close", () => reject(clientGone()));
     });
@@ -108,6 +117,15 @@ export class Exchange {
   json(status: number, value: unknown, headers: Headers = {}): void {
     this.send(status, { "content-type": "application/json", ...headers }, JSON.stringify(value));
   }
+}
+
+/** The pieces are used up: left to the garbage collector, many small bodies make it run all the time. */
+function joined(chunks: readonly Buffer[], total: number): Buffer {
+  if (chunks.length === 1 && chunks[0]) return chunks[0];
+  const whole = Buffer.concat(chunks, total);
+  for (const { buffer, byteLength } of chunks)
+    if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);
+  return whole;
 }
 
 function hasNoBody(status: number): boolean {

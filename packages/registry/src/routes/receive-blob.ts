@@ -60,7 +60,7 @@ export async function appendTo(
     throw ociFault("SIZE_INVALID", `the blob is larger than the limit of ${maxBlobBytes} bytes`, {
       as: "tooLarge",
     });
-  await session.append(exchange.body(), {
+  await session.append(exchange.bulkBody(), {
     maxBytes: maxBlobBytes,
     assertFollows,
     ...(digest === undefined ? {} : { algorithm: algorithmOf(digest) }),

@@ -7,7 +7,8 @@ export interface WriteOrder {
   readonly upload: number;
   readonly file: number;
   readonly position: number;
-  readonly pieces: readonly Uint8Array<ArrayBuffer>[];
+  /** Those of shared memory are left alone once the order is answered. */
+  readonly pieces: readonly Uint8Array[];
   /** Undefined where the digest is of no use any more. */
   readonly algorithm: DigestAlgorithm | undefined;
 }

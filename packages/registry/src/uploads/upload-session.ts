@@ -14,6 +14,7 @@ import {
 import { ociFault } from "../oci-fault.ts";
 import type { LocalFile } from "../storage/storage.ts";
 import { appendBody } from "./append.ts";
+import type { LandingRooms } from "./landing-room.ts";
 import type { ThreadedWriter, UploadThreads } from "./upload-threads.ts";
 import type { SessionId } from "./session-id.ts";
 
@@ -24,6 +25,7 @@ export interface SessionOptions {
   /** Found on disk after a restart: what is in the file was hashed by nobody that is still alive. */
   readonly sizeBytes: number;
   readonly threads: UploadThreads;
+  readonly rooms: LandingRooms;
   readonly now: () => number;
 }
 
@@ -42,6 +44,7 @@ export class UploadSession {
   readonly name: RepositoryName;
   readonly #path: string;
   readonly #threads: UploadThreads;
+  readonly #rooms: LandingRooms;
   readonly #now: () => number;
   #file: FileHandle | undefined;
   #sizeBytes: number;
@@ -56,6 +59,7 @@ export class UploadSession {
     this.name = options.name;
     this.#path = options.path;
     this.#threads = options.threads;
+    this.#rooms = options.rooms;
     this.#now = options.now;
     this.#sizeBytes = options.sizeBytes;
     this.#lastUsedMs = options.now();
@@ -93,7 +97,6 @@ export class UploadSession {
     this.#writer = { body, done };
     try {
       this.#file ??= await open(this.#path, constants.O_RDWR | constants.O_CREAT, 0o600);
-      body.on("data", () => (this.#lastUsedMs = this.#now()));
       const thread = this.#threadFor(options.algorithm ?? "sha256");
       using _held = thread.hold(); // a slow sender may be silent for longer than a thread without work stays
       const { writtenBytes, failure } = await appendBody(body, {
@@ -101,6 +104,8 @@ export class UploadSession {
         file: this.#file,
         position: this.#sizeBytes,
         maxBytes: options.maxBytes - this.#sizeBytes,
+        rooms: this.#rooms,
+        onBytes: () => (this.#lastUsedMs = this.#now()),
       });
       this.#sizeBytes += writtenBytes;
       if (thread !== this.#hashed) thread.forget();

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { systemCode, toFault } from "@cocoon/core";
 import type { RepositoryName } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
+import { LandingRooms } from "./landing-room.ts";
 import { SessionIds, newRun } from "./session-id.ts";
 import { UploadSession } from "./upload-session.ts";
 import { UploadThreads, type UploadThreadsOptions } from "./upload-threads.ts";
@@ -35,6 +36,7 @@ export class UploadSpool implements AsyncDisposable {
   readonly #ids: SessionIds;
   readonly #options: Required<SpoolOptions>;
   readonly #threads: UploadThreads;
+  readonly #rooms = new LandingRooms();
   readonly #sessions = new Map<string, UploadSession>();
   /** Sessions of earlier runs that ended in this one: their names stay valid, so remember that they are over. */
   readonly #ended = new Map<string, number>();
@@ -106,13 +108,15 @@ export class UploadSpool implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#sessions.values()].map((session) => session.release()));
     this.#sessions.clear();
+    this.#rooms[Symbol.dispose]();
     await this.#threads[Symbol.asyncDispose]();
   }
 
   #add(name: RepositoryName, { id, sizeBytes }: Pick<UploadSession, "id" | "sizeBytes">): UploadSession {
     const path = join(this.#options.directory, id.stem);
     const { now } = this.#options;
-    const session = new UploadSession({ id, name, path, sizeBytes, threads: this.#threads, now });
+    const shared = { threads: this.#threads, rooms: this.#rooms, now };
+    const session = new UploadSession({ id, name, path, sizeBytes, ...shared });
     this.#sessions.set(id.stem, session);
     return session;
   }

@@ -36,7 +36,7 @@ function write(order: WriteOrder): Answer {
     upload.failure = { message, code };
   } finally {
     // Left to the garbage collector, a fast upload makes it run all the time: each piece is a block outside of its heap.
-    for (const piece of order.pieces) piece.buffer.transfer(0);
+    for (const { buffer } of order.pieces) if (buffer instanceof ArrayBuffer) buffer.transfer(0);
   }
   return { number: order.number, writtenBytes, digest: undefined, failure: upload.failure };
 }

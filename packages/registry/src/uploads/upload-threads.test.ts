@@ -9,7 +9,10 @@ import { setTimeout } from "node:timers/promises";
 import { eventually, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 import { digestOf } from "../names.ts";
 import { appendBody } from "./append.ts";
+import { LandingRooms } from "./landing-room.ts";
 import { UploadThreads } from "./upload-threads.ts";
+
+const rooms = new LandingRooms();
 
 async function world(options?: ConstructorParameters<typeof UploadThreads>[0]) {
   const directory = await temporaryDirectory();
@@ -45,6 +48,7 @@ test("bodies in pieces of any size are in the file as they came, and hashed", as
       file: one.file,
       position: 0,
       maxBytes: whole.length,
+      rooms,
     });
     assert.deepEqual([writtenBytes, failure], [whole.length, undefined]);
     assert.ok((await readFile(one.path)).equals(whole));
@@ -80,7 +84,7 @@ test("a disk that loses what it took on the way fails the upload", async () => {
   const file = { fd: one.file.fd, datasync: () => Promise.reject(lost) } as unknown as FileHandle;
   const bytes = 20 * 1024 * 1024;
   const body = Readable.from(Array.from({ length: 20 }, () => Buffer.alloc(bytes / 20)));
-  const target = { writer: one.threads.open("sha256"), file, position: 0, maxBytes: bytes };
+  const target = { writer: one.threads.open("sha256"), file, position: 0, maxBytes: bytes, rooms };
   const { failure } = await appendBody(body, target);
   assert.equal(failure, lost);
 });
@@ -100,7 +104,7 @@ test("a disk that failed counts more than a client that went away before", async
   };
   const body = new PassThrough();
   body.write(Buffer.alloc(1024 * 1024));
-  const appended = appendBody(body, { writer, file: one.file, position: 0, maxBytes: 1e9 });
+  const appended = appendBody(body, { writer, file: one.file, position: 0, maxBytes: 1e9, rooms });
   await isAsked.promise;
   body.destroy();
   await once(body, "close");

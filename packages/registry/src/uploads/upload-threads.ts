@@ -5,8 +5,7 @@
  * nobody has pushed for a while; digests that end with them are found again by reading the file.
  */
 import { availableParallelism } from "node:os";
-import { Worker } from "node:worker_threads";
-import { Fault, toFault } from "@cocoon/core";
+import { AnsweringThread, type Unnumbered } from "@cocoon/core";
 import type { Digest, DigestAlgorithm } from "../names.ts";
 import type { Answer, Order } from "./thread-protocol.ts";
 
@@ -24,10 +23,10 @@ export interface ThreadedWriter {
   readonly isLost: boolean;
   /** Until this is disposed of the thread stays, however long nothing comes. */
   hold(): Disposable;
-  /** Takes the pieces away from the caller. Orders are carried out one after the other; after a failure none is. */
+  /** Takes the pieces away from the caller, until then if their memory is shared. Orders are carried out one after the other; after a failure none is. */
   write(
     file: number,
-    at: { readonly position: number; readonly pieces: readonly Buffer[] },
+    at: { readonly position: number; readonly pieces: readonly Uint8Array[] },
   ): Promise<Written>;
   /** Of everything written so far; undefined when nobody knows. Asked once, at the end. */
   digest(): Promise<Digest | undefined>;
@@ -41,19 +40,9 @@ interface Written {
 }
 
 interface Thread {
-  readonly worker: Worker;
-  readonly waiting: Map<
-    number,
-    {
-      readonly resolve: (answer: Answer) => void;
-      readonly reject: (fault: Fault) => void;
-    }
-  >;
+  readonly asked: AnsweringThread<Order, Answer>;
   uploads: number;
-  isGone: boolean;
 }
-
-type OrderOf<T extends Order = Order> = T extends Order ? Omit<T, "number"> : never;
 
 const mostThreads = 4;
 const defaultIdleMs = 30_000;
@@ -93,7 +82,7 @@ export class UploadThreads implements AsyncDisposable {
     return {
       algorithm,
       get isLost() {
-        return thread.isGone;
+        return thread.asked.isGone;
       },
       hold: () => this.#hold(),
       write: async (file, { position, pieces }) => {
@@ -102,7 +91,7 @@ export class UploadThreads implements AsyncDisposable {
         const { writtenBytes, failure } = await this.#ask(
           thread,
           order,
-          owned.map(({ buffer }) => buffer),
+          owned.map(({ buffer }) => buffer).filter((memory) => memory instanceof ArrayBuffer),
         );
         return { writtenBytes, failure: failure && Object.assign(new Error(failure.message), failure) };
       },
@@ -118,7 +107,7 @@ export class UploadThreads implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     clearTimeout(this.#idle);
-    await Promise.all(this.#threads.splice(0).map((thread) => this.#end(thread)));
+    await this.#endAll();
   }
 
   #hold(): Disposable {
@@ -139,57 +128,49 @@ export class UploadThreads implements AsyncDisposable {
   }
 
   #start(): Thread {
-    const worker = new Worker(new URL("./upload-thread.ts", import.meta.url), { name: "uploads" });
-    const thread: Thread = { worker, waiting: new Map(), uploads: 0, isGone: false };
-    worker.on("message", (answer: Answer) => {
-      thread.waiting.get(answer.number)?.resolve(answer);
-      thread.waiting.delete(answer.number);
-      if (thread.waiting.size === 0) worker.unref();
-      this.#endLater();
+    const asked = new AnsweringThread<Order, Answer>(new URL("./upload-thread.ts", import.meta.url), {
+      name: "uploads",
+      onLost: () => {
+        const at = this.#threads.indexOf(thread);
+        if (at >= 0) this.#threads.splice(at, 1);
+      },
     });
-    worker.on("error", (error) => this.#lose(thread, toFault(error, "a thread that writes uploads failed")));
-    worker.on("exit", () => this.#lose(thread, new Fault("internal", "a thread that writes uploads ended")));
-    worker.unref();
+    const thread: Thread = { asked, uploads: 0 };
     this.#threads.push(thread);
     return thread;
   }
 
-  #ask(thread: Thread, order: OrderOf, transfer: readonly ArrayBuffer[] = []): Promise<Answer> {
-    if (thread.isGone)
-      return Promise.reject(new Fault("internal", "the thread that wrote this upload is gone"));
+  async #ask(
+    { asked }: Thread,
+    order: Unnumbered<Order>,
+    transfer?: readonly ArrayBuffer[],
+  ): Promise<Answer> {
     clearTimeout(this.#idle);
-    const number = (this.#number += 1);
-    return new Promise((resolve, reject) => {
-      thread.waiting.set(number, { resolve, reject });
-      thread.worker.ref(); // as long as somebody waits for it
-      thread.worker.postMessage({ ...order, number } satisfies Order, [...transfer]);
-    });
+    try {
+      return await asked.ask(order, transfer);
+    } finally {
+      this.#endLater();
+    }
   }
 
   #endLater(): void {
-    if (this.#holds > 0 || this.#threads.some(({ waiting }) => waiting.size > 0)) return;
+    if (this.#holds > 0 || this.#threads.every(({ asked }) => asked.isGone)) return;
+    if (this.#threads.some(({ asked }) => asked.waiting > 0)) return;
     clearTimeout(this.#idle);
-    const endAll = () => this.#threads.splice(0).map((each) => this.#end(each));
-    this.#idle = setTimeout(endAll, this.#idleMs).unref();
+    this.#idle = setTimeout(() => void this.#endAll(), this.#idleMs).unref();
   }
 
-  async #end(thread: Thread): Promise<void> {
-    thread.isGone = true;
-    await thread.worker.terminate();
-  }
-
-  #lose(thread: Thread, fault: Fault): void {
-    thread.isGone = true;
-    const at = this.#threads.indexOf(thread);
-    if (at >= 0) this.#threads.splice(at, 1);
-    for (const { reject } of thread.waiting.values()) reject(fault);
-    thread.waiting.clear();
+  async #endAll(): Promise<void> {
+    await Promise.all(this.#threads.splice(0).map(({ asked }) => asked.end()));
   }
 }
 
-/** Memory that is this piece's alone goes to the thread as it is; of what is shared, as of small pieces, a copy does. */
-function ownMemory(piece: Buffer): Uint8Array<ArrayBuffer> {
+/**
+ * Memory that is this piece's alone, or that threads share, goes to the thread as it is; of what is one block with other
+ * pieces, as small ones are, a copy does.
+ */
+function ownMemory(piece: Uint8Array): Uint8Array {
   const { buffer } = piece;
-  const isAlone = buffer instanceof ArrayBuffer && buffer.byteLength === piece.length;
-  return isAlone ? new Uint8Array(buffer) : new Uint8Array(piece);
+  if (buffer instanceof SharedArrayBuffer) return piece;
+  return buffer.byteLength === piece.length ? new Uint8Array(buffer) : new Uint8Array(piece);
 }

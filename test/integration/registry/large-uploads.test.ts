@@ -1,0 +1,174 @@
+/** Bodies so large that they land past the HTTP parser, by every way that takes them: whole, in parts, cut, refused. */
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { mkdir, readdir } from "node:fs/promises";
+import { connect, type Socket } from "node:net";
+import { join } from "node:path";
+import { test } from "node:test";
+import { openFilesystemStorage } from "@cocoon/registry/testing";
+import { eventually, runCommand, temporaryDirectory } from "@cocoon/testkit";
+import { digestOf, startWorld, withDigest, type World } from "./world.ts";
+
+const megabytes = (count: number) => randomBytes(count * 1_000_000);
+
+interface PartialRequest {
+  readonly method: string;
+  readonly path: string;
+  /** Of the whole body. */
+  readonly length: number;
+  readonly headers?: readonly string[];
+}
+
+/** A connection on which a request has begun; its body is up to the test. */
+async function beginRequest(world: World, { method, path, length, headers = [] }: PartialRequest) {
+  const socket = connect(world.registry.port, "127.0.0.1");
+  let heard = "";
+  socket.on("data", (chunk: Buffer) => (heard += chunk.toString("latin1")));
+  socket.on("error", () => undefined); // a server that refuses a body may hang up on it
+  await once(socket, "connect");
+  const lines = [
+    `${method} ${path} HTTP/1.1`,
+    "Host: x",
+    `Authorization: Bearer ${world.client.token}`,
+    `Content-Length: ${length}`,
+    ...headers,
+  ];
+  socket.write(`${lines.join("\r\n")}\r\n\r\n`);
+  return { socket, heard: () => heard };
+}
+
+/** Until all of it is with the system, or nobody wants it. */
+async function send(socket: Socket, bytes: Uint8Array): Promise<void> {
+  await Promise.race([
+    new Promise<void>((resolve) => void socket.write(bytes, () => resolve())),
+    new Promise<void>((resolve) => void socket.once("close", () => resolve())),
+  ]);
+}
+
+async function storedBlob(world: World, name: string, content: Buffer): Promise<void> {
+  const pulled = await world.client.get(`/v2/${name}/blobs/${digestOf(content)}`);
+  assert.equal(pulled.status, 200);
+  assert.ok(pulled.body.equals(content));
+}
+
+test("a large blob comes whole, by POST and PUT, at once, or by epoch's own way", async () => {
+  await using world = await startWorld();
+  const contents = [megabytes(20), megabytes(9), megabytes(33)];
+  const [byPut, byPost, byEpoch] = contents as [Buffer, Buffer, Buffer];
+  await world.client.pushBlob("large/whole", byPut);
+  const posted = await world.client.post(withDigest("/v2/large/whole/blobs/uploads/", digestOf(byPost)), {
+    body: byPost,
+  });
+  assert.equal(posted.status, 201);
+  // What tells that the body took the short way: the connection is of no further use.
+  assert.equal(posted.headers.get("connection"), "close");
+  const put = await world.client.put(`/v2/large/whole/blobs/${digestOf(byEpoch)}`, { body: byEpoch });
+  assert.equal(put.status, 201);
+  for (const content of contents) await storedBlob(world, "large/whole", content);
+});
+
+test("a client that vanishes in the middle goes on from there, in large parts", async () => {
+  await using world = await startWorld();
+  const content = megabytes(30);
+  const path = await world.client.begin("large/parts");
+  const { socket } = await beginRequest(world, { method: "PATCH", path, length: content.length });
+  await send(socket, content.subarray(0, 12_345_678));
+  socket.end();
+  await once(socket, "close");
+  const at = await eventually(async () => {
+    const range = (await world.client.get(path)).headers.get("range");
+    assert.equal(range, "0-12345677");
+    return 12_345_678;
+  });
+  const rest = { "content-range": `${at}-${content.length - 1}` };
+  const patched = await world.client.patch(path, { body: content.subarray(at), headers: rest });
+  assert.equal(patched.status, 202, patched.body.toString());
+  assert.equal((await world.client.put(withDigest(path, digestOf(content)))).status, 201);
+  await storedBlob(world, "large/parts", content);
+});
+
+test("a client that asks first sends its large body when it is told to", async () => {
+  await using world = await startWorld();
+  const content = megabytes(10);
+  const path = withDigest(await world.client.begin("large/asked"), digestOf(content));
+  const { socket, heard } = await beginRequest(world, {
+    method: "PUT",
+    path,
+    length: content.length,
+    headers: ["Expect: 100-continue"],
+  });
+  await eventually(() => assert.match(heard(), /^HTTP\/1.1 100 /));
+  await send(socket, content);
+  await eventually(() => assert.match(heard(), /HTTP\/1.1 201 /));
+  await storedBlob(world, "large/asked", content);
+});
+
+test("content that is not what its digest says is refused, and nothing of it stays", async () => {
+  await using world = await startWorld();
+  const content = megabytes(16);
+  const wrong = digestOf(randomBytes(10));
+  const path = withDigest(await world.client.begin("large/wrong"), wrong);
+  const answer = await world.client.put(path, { body: content });
+  assert.deepEqual([answer.status, answer.code], [400, "DIGEST_INVALID"]);
+  assert.deepEqual(await readdir(join(world.root, "uploads")), []);
+  for (const digest of [wrong, digestOf(content)])
+    assert.equal((await world.client.head(`/v2/large/wrong/blobs/${digest}`)).status, 404);
+});
+
+test("many at once, more than land directly, and a small request on each connection before", async () => {
+  await using world = await startWorld();
+  const contents = Array.from({ length: 12 }, () => megabytes(9));
+  await Promise.all(contents.map((content) => world.client.pushBlob("large/many", content)));
+  for (const content of contents) await storedBlob(world, "large/many", content);
+});
+
+test("a disk that gets full says so to a client that is still sending, and has room again then", async (t) => {
+  await using directory = await temporaryDirectory();
+  const mountPoint = join(directory.path, "small");
+  await mkdir(mountPoint);
+  const mounted = await runCommand("mount", ["-t", "tmpfs", "-o", "size=40m", "tmpfs", mountPoint]);
+  if (mounted.code !== 0) {
+    t.diagnostic("no right to mount a small file system here: packages/registry tests a disk that fails");
+    return;
+  }
+  try {
+    await using storage = await openFilesystemStorage(mountPoint);
+    await using world = await startWorld({
+      storage: { kind: "given", storage },
+      uploadDirectory: join(mountPoint, "uploads"),
+    });
+    const content = megabytes(60);
+    const path = withDigest(await world.client.begin("large/full"), digestOf(content));
+    const { socket, heard } = await beginRequest(world, { method: "PUT", path, length: content.length });
+    await send(socket, content);
+    await eventually(() => assert.match(heard(), /^HTTP\/1.1 507 /));
+    assert.equal((await world.client.delete(path)).status, 204);
+    const fits = megabytes(12);
+    await world.client.pushBlob("large/full", fits);
+    await storedBlob(world, "large/full", fits);
+  } finally {
+    await runCommand("umount", ["-l", mountPoint]);
+  }
+});
+
+test("a registry that is started again in the middle of a large body goes on with what it has", async () => {
+  await using world = await startWorld();
+  const content = megabytes(20);
+  const path = await world.client.begin("large/again");
+  const { socket } = await beginRequest(world, { method: "PATCH", path, length: content.length });
+  await send(socket, content.subarray(0, 9_000_000));
+  await eventually(async () =>
+    assert.equal((await readdir(join(world.root, "uploads"))).length, 1, "the upload has begun"),
+  );
+  socket.destroy();
+  await world.restart();
+  const range = (await world.client.get(path)).headers.get("range") ?? "";
+  const at = range === "0-0" ? 0 : Number(range.split("-")[1]) + 1;
+  assert.ok(at <= 9_000_000);
+  const rest = { "content-range": `${at}-${content.length - 1}` };
+  const patched = await world.client.patch(path, { body: content.subarray(at), headers: rest });
+  assert.equal(patched.status, 202);
+  assert.equal((await world.client.put(withDigest(path, digestOf(content)))).status, 201);
+  await storedBlob(world, "large/again", content);
+});
