@@ -27,6 +27,7 @@
 # registry: keeps sleeping machines and images
 NODE_COMPILE_CACHE=/state/parts/compiled \
 MALLOC_ARENA_MAX=2 \
+MALLOC_TRIM_THRESHOLD_=131072 \
 EPOCH_REGISTRY_TOKEN=... \
 node \
   --max-semi-space-size=2 \
@@ -111,6 +112,7 @@ node \
 # operator: keeps CocoonSets and CocoonHibernations as asked
 NODE_COMPILE_CACHE=/state/parts/compiled \
 MALLOC_ARENA_MAX=2 \
+MALLOC_TRIM_THRESHOLD_=131072 \
 KUBECONFIG=/state/parts/identities/cocoon-operator.kubeconfig \
 POD_NAMESPACE=cocoon-system \
 METRICS_ADDR=127.0.0.1:8080 \
@@ -125,6 +127,7 @@ node \
 # colocation: batch pods, quotas, reservations, as Koordinator's webhooks
 NODE_COMPILE_CACHE=/state/parts/compiled \
 MALLOC_ARENA_MAX=2 \
+MALLOC_TRIM_THRESHOLD_=131072 \
 KUBECONFIG=/state/parts/identities/cocoon-colocation.kubeconfig \
 POD_NAMESPACE=cocoon-colocation \
 node \
@@ -140,6 +143,7 @@ node \
 # vk-node-1: a node whose pods are machines
 NODE_COMPILE_CACHE=/state/parts/compiled \
 MALLOC_ARENA_MAX=2 \
+MALLOC_TRIM_THRESHOLD_=131072 \
 PATH=/bin \
 KUBECONFIG=/state/parts/identities/vk-cocoon.kubeconfig \
 VK_NODE_NAME=cocoon-1 \
@@ -162,6 +166,7 @@ node \
 # vk-node-2: a node whose pods are machines
 NODE_COMPILE_CACHE=/state/parts/compiled \
 MALLOC_ARENA_MAX=2 \
+MALLOC_TRIM_THRESHOLD_=131072 \
 PATH=/bin \
 KUBECONFIG=/state/parts/identities/vk-cocoon.kubeconfig \
 VK_NODE_NAME=cocoon-2 \
@@ -186,6 +191,7 @@ node \
 # webhook: gives machines their names and nodes, checks what is asked for
 NODE_COMPILE_CACHE=/state/parts/compiled \
 MALLOC_ARENA_MAX=2 \
+MALLOC_TRIM_THRESHOLD_=131072 \
 KUBECONFIG=/state/parts/identities/cocoon-webhook.kubeconfig \
 LISTEN_ADDR=127.0.0.1:8443 \
 METRICS_ADDR=127.0.0.1:9090 \

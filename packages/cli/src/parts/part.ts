@@ -60,10 +60,14 @@ export function registryAddress({ ports }: Pick<PartContext, "ports">): string {
 
 /**
  * Compiled code is kept, so that parts start faster and without the compiler in memory. Threads share two heaps of the C
- * library instead of having one each, which would keep what they once needed.
+ * library instead of having one each, and what they once needed goes back to the system.
  */
 export function programEnvironment({ directory }: Pick<PartContext, "directory">): Record<string, string> {
-  return { NODE_COMPILE_CACHE: join(directory, "compiled"), MALLOC_ARENA_MAX: "2" };
+  return {
+    NODE_COMPILE_CACHE: join(directory, "compiled"),
+    MALLOC_ARENA_MAX: "2",
+    MALLOC_TRIM_THRESHOLD_: "131072",
+  };
 }
 
 /** How a part reaches the registry. */
