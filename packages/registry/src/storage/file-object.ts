@@ -5,7 +5,7 @@ import type { Writable } from "node:stream";
 import { Fault } from "@cocoon/core";
 import type { CopyOptions, OpenObject } from "./storage.ts";
 
-const chunkBytes = 512 * 1024;
+const chunkBytes = 768 * 1024;
 const spareBuffers: Buffer[] = [];
 const maxSpareBuffers = 8;
 
