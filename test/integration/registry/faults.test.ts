@@ -1,8 +1,8 @@
 /** Clients that vanish, stall or race, disks that are slow or full: clear answers, and nothing half done is visible. */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
-import { mkdir, readdir } from "node:fs/promises";
-import { connect, type Socket } from "node:net";
+import { readdir } from "node:fs/promises";
+import type { Socket } from "node:net";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import {
@@ -11,20 +11,18 @@ import {
   openMemoryStorage,
   type Faults,
 } from "@cocoon/registry/testing";
-import { eventually, runCommand, temporaryDirectory } from "@cocoon/testkit";
+import { eventually } from "@cocoon/testkit";
+import { beginRequest, sendBytes } from "./raw-request.ts";
+import { trySmallDisk } from "./small-disk.ts";
 import { digestOf, startWorld, withDigest, type Client, type World } from "./world.ts";
 
 /** Sends the head of a request and a part of its body, and leaves it at that. */
 async function sendPart(
   world: World,
-  { method, path, length, part }: { method: string; path: string; length: number; part: Buffer },
+  { part, ...head }: { method: string; path: string; length: number; part: Buffer },
 ): Promise<Socket> {
-  const socket = connect(world.registry.port, "127.0.0.1");
-  socket.on("error", () => undefined); // that the other side hangs up is what these tests are about
-  await new Promise<void>((resolve) => socket.once("connect", resolve));
-  const head = `${method} ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${world.client.token}\r\nContent-Length: ${length}\r\n\r\n`;
-  socket.write(head);
-  await new Promise<void>((resolve) => socket.write(part, () => resolve()));
+  const { socket } = await beginRequest(world, head);
+  await sendBytes(socket, part);
   return socket;
 }
 
@@ -257,43 +255,34 @@ describe("storage", () => {
   });
 
   it("on a real full disk behaves the same", async (t) => {
-    await using directory = await temporaryDirectory();
-    const mountPoint = join(directory.path, "small");
-    await mkdir(mountPoint);
-    const mounted = await runCommand("mount", ["-t", "tmpfs", "-o", "size=8m", "tmpfs", mountPoint]);
-    if (mounted.code !== 0) {
-      t.diagnostic(
-        "no right to mount a small file system here: the injected full storage above stands in for it",
-      );
+    await using disk = await trySmallDisk(8);
+    if (!disk) {
+      t.skip("no right to mount a small file system here: the injected full storage above stands in for it");
       return;
     }
-    try {
-      await using storage = await openFilesystemStorage(mountPoint);
-      await using full = await startWorld({ storage: { kind: "given", storage } });
-      const { client } = full;
-      const image = await client.pushImage("faults/disk", "v1", 500_000);
-      let stored = 0;
-      let last = 0;
-      for (; last !== 507; stored += 1) {
-        const content = randomBytes(stored % 2 === 0 ? 600_000 : 1_300_000);
-        const answer = await client.put(withDigest(await client.begin("faults/disk"), digestOf(content)), {
-          body: content,
-        });
-        last = answer.status;
-        assert.ok(last === 201 || last === 507, answer.body.toString());
-        assert.equal(
-          (await client.head(`/v2/faults/disk/blobs/${digestOf(content)}`)).status,
-          last === 201 ? 200 : 404,
-        );
-        assert.ok(stored < 100);
-      }
-      const patched = await client.patch(await client.begin("faults/disk"), { body: randomBytes(8_000_000) });
-      assert.equal(patched.status, 507);
-      assert.deepEqual((await client.get("/v2/faults/disk/manifests/v1")).body, image.bytes);
-      await full.registry.collectGarbage({ signal: t.signal, leaseMs: 0 });
-      assert.deepEqual(await readdir(join(mountPoint, "incoming")), [], "nothing half written is left");
-    } finally {
-      await runCommand("umount", ["-l", mountPoint]);
+    await using storage = await openFilesystemStorage(disk.path);
+    await using full = await startWorld({ storage: { kind: "given", storage } });
+    const { client } = full;
+    const image = await client.pushImage("faults/disk", "v1", 500_000);
+    let stored = 0;
+    let last = 0;
+    for (; last !== 507; stored += 1) {
+      const content = randomBytes(stored % 2 === 0 ? 600_000 : 1_300_000);
+      const answer = await client.put(withDigest(await client.begin("faults/disk"), digestOf(content)), {
+        body: content,
+      });
+      last = answer.status;
+      assert.ok(last === 201 || last === 507, answer.body.toString());
+      assert.equal(
+        (await client.head(`/v2/faults/disk/blobs/${digestOf(content)}`)).status,
+        last === 201 ? 200 : 404,
+      );
+      assert.ok(stored < 100);
     }
+    const patched = await client.patch(await client.begin("faults/disk"), { body: randomBytes(8_000_000) });
+    assert.equal(patched.status, 507);
+    assert.deepEqual((await client.get("/v2/faults/disk/manifests/v1")).body, image.bytes);
+    await full.registry.collectGarbage({ signal: t.signal, leaseMs: 0 });
+    assert.deepEqual(await readdir(join(disk.path, "incoming")), [], "nothing half written is left");
   });
 });

@@ -2,49 +2,16 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { mkdir, readdir } from "node:fs/promises";
-import { connect, type Socket } from "node:net";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openFilesystemStorage } from "@cocoon/registry/testing";
-import { eventually, runCommand, temporaryDirectory } from "@cocoon/testkit";
+import { eventually } from "@cocoon/testkit";
+import { beginRequest, sendBytes } from "./raw-request.ts";
+import { trySmallDisk } from "./small-disk.ts";
 import { digestOf, startWorld, withDigest, type World } from "./world.ts";
 
 const megabytes = (count: number) => randomBytes(count * 1_000_000);
-
-interface PartialRequest {
-  readonly method: string;
-  readonly path: string;
-  /** Of the whole body. */
-  readonly length: number;
-  readonly headers?: readonly string[];
-}
-
-/** A connection on which a request has begun; its body is up to the test. */
-async function beginRequest(world: World, { method, path, length, headers = [] }: PartialRequest) {
-  const socket = connect(world.registry.port, "127.0.0.1");
-  let heard = "";
-  socket.on("data", (chunk: Buffer) => (heard += chunk.toString("latin1")));
-  socket.on("error", () => undefined); // a server that refuses a body may hang up on it
-  await once(socket, "connect");
-  const lines = [
-    `${method} ${path} HTTP/1.1`,
-    "Host: x",
-    `Authorization: Bearer ${world.client.token}`,
-    `Content-Length: ${length}`,
-    ...headers,
-  ];
-  socket.write(`${lines.join("\r\n")}\r\n\r\n`);
-  return { socket, heard: () => heard };
-}
-
-/** Until all of it is with the system, or nobody wants it. */
-async function send(socket: Socket, bytes: Uint8Array): Promise<void> {
-  await Promise.race([
-    new Promise<void>((resolve) => void socket.write(bytes, () => resolve())),
-    new Promise<void>((resolve) => void socket.once("close", () => resolve())),
-  ]);
-}
 
 async function storedBlob(world: World, name: string, content: Buffer): Promise<void> {
   const pulled = await world.client.get(`/v2/${name}/blobs/${digestOf(content)}`);
@@ -73,7 +40,7 @@ test("a client that vanishes in the middle goes on from there, in large parts", 
   const content = megabytes(30);
   const path = await world.client.begin("large/parts");
   const { socket } = await beginRequest(world, { method: "PATCH", path, length: content.length });
-  await send(socket, content.subarray(0, 12_345_678));
+  await sendBytes(socket, content.subarray(0, 12_345_678));
   socket.end();
   await once(socket, "close");
   const at = await eventually(async () => {
@@ -99,7 +66,7 @@ test("a client that asks first sends its large body when it is told to", async (
     headers: ["Expect: 100-continue"],
   });
   await eventually(() => assert.match(heard(), /^HTTP\/1.1 100 /));
-  await send(socket, content);
+  await sendBytes(socket, content);
   await eventually(() => assert.match(heard(), /HTTP\/1.1 201 /));
   await storedBlob(world, "large/asked", content);
 });
@@ -124,32 +91,25 @@ test("many at once, more than land directly, and a small request on each connect
 });
 
 test("a disk that gets full says so to a client that is still sending, and has room again then", async (t) => {
-  await using directory = await temporaryDirectory();
-  const mountPoint = join(directory.path, "small");
-  await mkdir(mountPoint);
-  const mounted = await runCommand("mount", ["-t", "tmpfs", "-o", "size=40m", "tmpfs", mountPoint]);
-  if (mounted.code !== 0) {
-    t.diagnostic("no right to mount a small file system here: packages/registry tests a disk that fails");
+  await using disk = await trySmallDisk(40);
+  if (!disk) {
+    t.skip("no right to mount a small file system here: packages/registry tests a disk that fails");
     return;
   }
-  try {
-    await using storage = await openFilesystemStorage(mountPoint);
-    await using world = await startWorld({
-      storage: { kind: "given", storage },
-      uploadDirectory: join(mountPoint, "uploads"),
-    });
-    const content = megabytes(60);
-    const path = withDigest(await world.client.begin("large/full"), digestOf(content));
-    const { socket, heard } = await beginRequest(world, { method: "PUT", path, length: content.length });
-    await send(socket, content);
-    await eventually(() => assert.match(heard(), /^HTTP\/1.1 507 /));
-    assert.equal((await world.client.delete(path)).status, 204);
-    const fits = megabytes(12);
-    await world.client.pushBlob("large/full", fits);
-    await storedBlob(world, "large/full", fits);
-  } finally {
-    await runCommand("umount", ["-l", mountPoint]);
-  }
+  await using storage = await openFilesystemStorage(disk.path);
+  await using world = await startWorld({
+    storage: { kind: "given", storage },
+    uploadDirectory: join(disk.path, "uploads"),
+  });
+  const content = megabytes(60);
+  const path = withDigest(await world.client.begin("large/full"), digestOf(content));
+  const { socket, heard } = await beginRequest(world, { method: "PUT", path, length: content.length });
+  await sendBytes(socket, content);
+  await eventually(() => assert.match(heard(), /^HTTP\/1.1 507 /));
+  assert.equal((await world.client.delete(path)).status, 204);
+  const fits = megabytes(12);
+  await world.client.pushBlob("large/full", fits);
+  await storedBlob(world, "large/full", fits);
 });
 
 test("a registry that is started again in the middle of a large body goes on with what it has", async () => {
@@ -157,7 +117,7 @@ test("a registry that is started again in the middle of a large body goes on wit
   const content = megabytes(20);
   const path = await world.client.begin("large/again");
   const { socket } = await beginRequest(world, { method: "PATCH", path, length: content.length });
-  await send(socket, content.subarray(0, 9_000_000));
+  await sendBytes(socket, content.subarray(0, 9_000_000));
   await eventually(async () =>
     assert.equal((await readdir(join(world.root, "uploads"))).length, 1, "the upload has begun"),
   );

@@ -1,7 +1,7 @@
 /**
  * Large bodies go from the network straight into memory of their receiver. On its way through Node's HTTP parser every
  * 64 KiB of a body become a new block of memory, and making those cost more than the rest of receiving: without them a
- * push takes three quarters of the processor time.
+ * push takes four fifths of the processor time.
  *
  * Node has this (`onread`) for connections that a program opens, not for those that it accepts, so an accepted one is
  * wrapped again here. The parser reads it as ever until somebody else listens to it: then Node takes the parser away,

@@ -23,7 +23,10 @@ export interface ThreadedWriter {
   readonly isLost: boolean;
   /** Until this is disposed of the thread stays, however long nothing comes. */
   hold(): Disposable;
-  /** Takes the pieces away from the caller, until then if their memory is shared. Orders are carried out one after the other; after a failure none is. */
+  /**
+   * Takes the pieces away from the caller; those of shared memory come back with the answer. Orders are carried out one
+   * after the other; after a failure none is.
+   */
   write(
     file: number,
     at: { readonly position: number; readonly pieces: readonly Uint8Array[] },
