@@ -29,7 +29,7 @@ import { burst, type BurstReport } from "./admission/burst.ts";
 import { replicaPod, replicaReview, setReview, workloadReview } from "./admission/reviews.ts";
 import { build, load, startPeer, type Peer } from "./admission-echo/peers.ts";
 import { released } from "./support/released.ts";
-import { printReport, spreadOf, type Spread, type Target } from "./report.ts";
+import { printReport, computeSpread, type Spread, type Target } from "./report.ts";
 
 const { values } = parseArgs({
   options: {
@@ -81,7 +81,7 @@ async function run(): Promise<void> {
       rounds: Number(values.rounds),
     },
     figures: { ...reservations, podsCreatedPerSecond: throughServer, loadedMiB, residentMiB, validation },
-    targets: targetsOf({ ...reservations, residentMiB, validation }),
+    targets: listTargets({ ...reservations, residentMiB, validation }),
   });
 }
 
@@ -99,7 +99,7 @@ async function createNode(client: KubeConnection, name: string, pool: string): P
   const taints = [{ ...hostTaint }];
   const metadata = { name, labels: { [nodeLabel.pool]: pool } };
   await client.create<Node>(nodes, { metadata, spec: { taints } }, { signal });
-  // The API server marks new nodes as not ready, and nobody here takes that back.
+  // The API server marks new nodes as not ready, and no component here takes that back.
   const body = { spec: { taints } };
   await client.patch(nodes, { key: { name }, patch: { type: "merge", body } }, { signal });
   const allocatable = { cpu: "10000", memory: "64Ti", pods: "100000" };
@@ -145,7 +145,7 @@ function bodiesFor(pool: string, count: number): string[] {
   );
 }
 
-async function writesOf({ metricsPort }: Server): Promise<number> {
+async function countWrites({ metricsPort }: Server): Promise<number> {
   const text = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text();
   return Number(/^cocoon_webhook_store_writes_total (\d+)/m.exec(text)?.[1] ?? 0);
 }
@@ -155,20 +155,20 @@ interface Comparison {
   readonly plain: readonly BurstReport[];
 }
 
-async function compare(ours: Server, plain: Server): Promise<ReturnType<typeof figuresOf>> {
+async function compare(ours: Server, plain: Server): Promise<ReturnType<typeof computeFigures>> {
   const count = Number(values.pods);
   await burst({ port: ours.port, bodies: bodiesFor("warm", 500), concurrency, forMs: 30_000 });
   const taken: { ours: Comparison["ours"][number][]; plain: BurstReport[] } = { ours: [], plain: [] };
   for (let round = 0; round < Number(values.rounds); round += 1) {
     const takeOurs = async () => {
-      const before = await writesOf(ours);
+      const before = await countWrites(ours);
       const report = await burst({
         port: ours.port,
         bodies: bodiesFor(`ours-${round}`, count),
         concurrency,
         forMs: 60_000,
       });
-      const writesPerAdmission = ((await writesOf(ours)) - before) / report.answered;
+      const writesPerAdmission = ((await countWrites(ours)) - before) / report.answered;
       taken.ours.push({ ...report, writesPerAdmission });
     };
     const takePlain = async () => {
@@ -177,12 +177,12 @@ async function compare(ours: Server, plain: Server): Promise<ReturnType<typeof f
     };
     for (const take of round % 2 === 0 ? [takeOurs, takePlain] : [takePlain, takeOurs]) await take();
   }
-  return figuresOf(taken);
+  return computeFigures(taken);
 }
 
-function figuresOf({ ours, plain }: Comparison) {
+function computeFigures({ ours, plain }: Comparison) {
   const of = <T>(reports: readonly T[], value: (report: T) => number) =>
-    rounded(spreadOf(reports.map(value)));
+    rounded(computeSpread(reports.map(value)));
   return {
     admissionsPerSecond: of(ours, (report) => report.perSecond),
     p50Ms: of(ours, (report) => report.p50Ms),
@@ -267,18 +267,18 @@ async function compareValidation(ours: Peer): Promise<Validation> {
     for (let round = 0; round < Number(values.rounds); round += 1)
       for (const who of round % 2 === 0 ? (["ours", "echo"] as const) : (["echo", "ours"] as const))
         taken[who].push(take[who]());
-    const [one, other] = [rounded(spreadOf(taken.ours)), rounded(spreadOf(taken.echo))];
+    const [one, other] = [rounded(computeSpread(taken.ours)), rounded(computeSpread(taken.echo))];
     found[path] = { ours: one, echo: other, ratio: Number((one.median / other.median).toPrecision(3)) };
   }
   return found;
 }
 
-type Figures = ReturnType<typeof figuresOf> & {
+type Figures = ReturnType<typeof computeFigures> & {
   readonly residentMiB: number;
   readonly validation: Validation | undefined;
 };
 
-function targetsOf(figures: Figures): Target[] {
+function listTargets(figures: Figures): Target[] {
   const { admissionsPerSecond, p99Ms, duplicates, plainPerSecond, writesPerAdmission, residentMiB } = figures;
   const ratio = Number((admissionsPerSecond.median / plainPerSecond.median).toPrecision(3));
   return [

@@ -6,7 +6,7 @@
  * - client-go: as its clients are by default (JSON), and with protobuf, which it has for built-in kinds only
  *
  * Time counts from opening the kubeconfig, and also from the start of the process, loading of modules included. Memory
- * is what the kernel says is resident two seconds after the sync; nobody asks for a garbage collection.
+ * is what the kernel says is resident two seconds after the sync; no garbage collection is requested.
  *
  *   --pods N      10,000 unless said otherwise
  *   --rounds N    runs of each (5)
@@ -17,7 +17,7 @@ import { openKubeClient } from "@cocoon/kube";
 import { ownControlPlane } from "@cocoon/testkit";
 import { fillWithPods } from "./cache/fill.ts";
 import { buildReflector, goVersion, run, type Run } from "./cache/programs.ts";
-import { printReport, spreadOf, type Spread } from "./report.ts";
+import { printReport, computeSpread, type Spread } from "./report.ts";
 
 const { values } = parseArgs({
   options: { pods: { type: "string", default: "10000" }, rounds: { type: "string", default: "5" } },
@@ -72,7 +72,7 @@ function seconds(ms: number): string {
 }
 
 function spread(name: string, figure: (each: Run) => number): Spread {
-  const { median, low, high } = spreadOf((runs.get(name) ?? []).map(figure));
+  const { median, low, high } = computeSpread((runs.get(name) ?? []).map(figure));
   return { median: Math.round(median), low: Math.round(low), high: Math.round(high) };
 }
 

@@ -139,7 +139,7 @@ for (const annotations of sample.slice(0, 100)) {
 }
 
 let sink = 0;
-function timeOf(reader: Reader): number {
+function measureTime(reader: Reader): number {
   const start = performance.now();
   for (const annotations of sample) sink += reader(annotations).lifecycle.observedGeneration;
   return performance.now() - start;
@@ -163,9 +163,9 @@ function timeOfSets(): number {
 }
 
 const measures = {
-  hand: () => timeOf(byHand),
-  zod: () => timeOf(byZod),
-  interpretedZod: () => timeOf(byInterpretedZod),
+  hand: () => measureTime(byHand),
+  zod: () => measureTime(byZod),
+  interpretedZod: () => measureTime(byInterpretedZod),
   cocoonSets: timeOfSets,
 } as const;
 type Measure = keyof typeof measures;

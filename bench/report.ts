@@ -14,16 +14,22 @@ export interface Spread {
   readonly high: number;
 }
 
-export function spreadOf(values: readonly number[]): Spread {
+export function computeSpread(values: readonly number[]): Spread {
   const sorted = values.toSorted((left, right) => left - right);
   const middle = sorted[Math.floor((sorted.length - 1) / 2)] ?? Number.NaN;
   const next = sorted[Math.ceil((sorted.length - 1) / 2)] ?? Number.NaN;
   return { median: (middle + next) / 2, low: sorted[0] ?? Number.NaN, high: sorted.at(-1) ?? Number.NaN };
 }
 
-export function percentilesOf(values: readonly number[]): { readonly p50: number; readonly p99: number } {
+export function computePercentiles(values: readonly number[]): {
+  readonly p50: number;
+  readonly p99: number;
+} {
   const sorted = values.toSorted((left, right) => left - right);
-  return { p50: spreadOf(sorted).median, p99: sorted[Math.ceil(sorted.length * 0.99) - 1] ?? Number.NaN };
+  return {
+    p50: computeSpread(sorted).median,
+    p99: sorted[Math.ceil(sorted.length * 0.99) - 1] ?? Number.NaN,
+  };
 }
 
 export function isMet({ value, want }: Target): boolean {

@@ -14,8 +14,8 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { constants, zstdCompressSync } from "node:zlib";
 import {
-  digestOf,
-  filesOf,
+  computeDigest,
+  listSourceFiles,
   fixedCredential,
   openRegistry,
   openSnapshotClient,
@@ -118,7 +118,7 @@ interface PushSpec {
 }
 
 async function push(lab: Lab, spec: PushSpec): Promise<Timed<PushReport>> {
-  const source = { envelope, files: await filesOf(spec.directory) };
+  const source = { envelope, files: await listSourceFiles(spec.directory) };
   const base = spec.base ? [{ repository: lab.registry.repository(spec.base), reference: "hibernate" }] : [];
   const repository = lab.registry.repository(spec.repository);
   return timed(lab, () =>
@@ -137,7 +137,7 @@ async function pull(
     spec.client.pull({ repository, reference: "hibernate", directory, similar, signal }),
   );
   const [back, original] = [join(directory, "memory"), join(lab.path, spec.repository, "memory")];
-  if (digestOf(await readFile(back)) !== digestOf(await readFile(original)))
+  if (computeDigest(await readFile(back)) !== computeDigest(await readFile(original)))
     throw new Error(`${spec.repository} came back different`);
   await rm(directory, { recursive: true });
   return result;

@@ -1,7 +1,7 @@
 /**
  * What it costs to have the platform: the time that `up` needs in a new state directory (cold) and with its data (warm) until
  * the control plane, all parts and the demo machines are ready; what the parts use while nothing happens; how quickly the
- * command line starts.
+ * command line starts; how long the demo set takes to hibernate, the first and the second time.
  *
  *   --rounds N    warm starts (3)
  *   --settle N    seconds of rest before the parts are watched (20)
@@ -15,7 +15,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { temporaryDirectory } from "@cocoon/testkit";
-import { printReport, spreadOf, type Spread } from "./report.ts";
+import { printReport, computeSpread, type Spread } from "./report.ts";
 import { releasedCocoonctl } from "./support/released.ts";
 
 const { values } = parseArgs({
@@ -125,14 +125,14 @@ function round(value: number): number {
 }
 
 function spread(times: readonly UpTimes[], key: keyof UpTimes): Spread {
-  const { median, low, high } = spreadOf(times.map((each) => each[key]));
+  const { median, low, high } = computeSpread(times.map((each) => each[key]));
   return { median: round(median), low: round(low), high: round(high) };
 }
 
 async function cliStartMs(home: string): Promise<Spread> {
   const starts: number[] = [];
   for (let start = 0; start < 10; start += 1) starts.push((await run(home, "version")).seconds * 1000);
-  const { median, low, high } = spreadOf(starts);
+  const { median, low, high } = computeSpread(starts);
   return { median: Math.round(median), low: Math.round(low), high: Math.round(high) };
 }
 
@@ -154,6 +154,11 @@ await pause(Number(values.settle) * 1000);
 const idle = await watchIdle(home);
 const start = await cliStartMs(home);
 
+say("the demo set hibernates, wakes and hibernates again");
+const firstSuspend = (await run(home, "suspend", "demo")).seconds;
+const resumeSeconds = (await run(home, "resume", "demo")).seconds;
+const secondSuspend = (await run(home, "suspend", "demo")).seconds;
+
 const ours = Object.entries(idle).filter(([name]) => !controlPlane.includes(name));
 const warmDemo = spread(warm, "demo");
 printReport({
@@ -172,6 +177,11 @@ printReport({
     alreadyUpSeconds: round(again.demo),
     idle,
     cliStartMs: start,
+    suspendSeconds: {
+      first: round(firstSuspend),
+      second: round(secondSuspend),
+      resume: round(resumeSeconds),
+    },
   },
   targets: [
     { name: "warm up to demo machines ready, s", value: warmDemo.median, want: "<= 45" },
@@ -185,6 +195,8 @@ printReport({
       value: cpuPercent,
       want: "<= 0.5",
     })),
+    { name: "cocoonctl suspend demo, first time, s", value: firstSuspend, want: "<= 8" },
+    { name: "cocoonctl suspend demo, second time, s", value: secondSuspend, want: "<= 3" },
     { name: "cocoonctl version, ms", value: start.median, want: "<= 150" },
   ],
 });

@@ -32,6 +32,7 @@ const targets = {
   generate: ["scripts/generate.ts"],
   build: ["scripts/build.ts"],
   bench: ["scripts/bench.ts"],
+  chaos: ["test/chaos/main.ts"],
 };
 
 function fail(message) {

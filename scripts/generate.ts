@@ -9,7 +9,6 @@ import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { apiReference } from "./generate/api-reference.ts";
 import { cliReference } from "./generate/cli-reference.ts";
-import { colocationInstallation } from "./generate/colocation-manifests.ts";
 import { crds } from "./generate/custom-resource-definitions.ts";
 import { errorsReference } from "./generate/errors-reference.ts";
 import { eventsReference } from "./generate/events-reference.ts";
@@ -26,7 +25,6 @@ import { namespaceFiles, singleFiles } from "./generate/single-files.ts";
 const generators: readonly Generator[] = [
   crds,
   metadataReference,
-  colocationInstallation,
   apiReference,
   settingsReference,
   metricsReference,

@@ -13,6 +13,7 @@ process.stdout.write(`Cocoon: MicroVMs as Kubernetes pods
   npm run check          format, lint, types, unused code, generated files, layers, unit tests
   npm run test:unit | test:int | test:e2e
   npm run bench -- NAME  a benchmark; without a name, the list
+  npm run chaos          random faults on a platform of its own (-- --minutes N, --history list)
 
   npm run fmt            format the sources
   npm run lint           lint the sources

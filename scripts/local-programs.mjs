@@ -42,7 +42,7 @@ export async function localCocoonctl(root, build) {
     try {
       renameSync(draft, current);
     } catch (error) {
-      if (!existsSync(current)) throw error; // somebody else was quicker
+      if (!existsSync(current)) throw error; // another process was quicker
       rmSync(draft, { recursive: true, force: true });
     }
     removeOlder(directory);

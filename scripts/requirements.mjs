@@ -74,6 +74,12 @@ export const requirements = [
     for: machines,
   },
   {
+    packages: ["chromium"],
+    present: () => onPath("chromium"),
+    why: "a real browser, to test the dashboard with",
+    for: ["test", "test:full", "test:e2e"],
+  },
+  {
     packages: ["iproute2", "dnsmasq-base", "nftables"],
     present: () => ["ip", "dnsmasq", "nft"].every(onPath),
     why: "bridged networks, tested inside a network namespace",

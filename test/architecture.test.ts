@@ -11,21 +11,29 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   core: [],
   contract: ["core"],
   oci: ["core", "contract"],
+  machine: ["core", "contract", "oci"],
   vm: ["core", "contract", "oci"],
+  qemu: ["core", "contract", "oci", "vm"],
+  images: ["core", "contract", "oci", "vm"],
   kube: ["core"],
   controlplane: ["core", "kube"],
   kubelet: ["core", "contract", "kube"],
   registry: ["core", "contract", "oci"],
-  operator: ["core", "contract", "kube", "oci"],
-  webhook: ["core", "contract", "kube", "oci"],
+  operator: ["core", "contract", "kube", "oci", "machine"],
+  webhook: ["core", "contract", "kube", "oci", "machine"],
   colocation: ["core", "contract", "kube"],
-  vk: ["core", "contract", "oci", "vm", "kube", "kubelet"],
-  dashboard: ["core", "contract"],
+  vk: ["core", "contract", "oci", "machine", "vm", "qemu", "images", "kube", "kubelet"],
+  cocoon: ["core", "contract", "oci", "vm", "qemu", "images"],
+  gateway: ["core", "contract", "kube", "kubelet"],
+  dashboard: ["core", "contract", "kube"],
   cli: [
     "core",
     "contract",
     "oci",
+    "machine",
     "vm",
+    "qemu",
+    "images",
     "kube",
     "controlplane",
     "kubelet",
@@ -34,10 +42,26 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
     "webhook",
     "colocation",
     "vk",
+    "cocoon",
+    "gateway",
     "dashboard",
   ],
 };
 const testOnly = new Set(["testkit"]);
+
+/** Libraries run wherever they are loaded: only programs read a command line. */
+const commandLineParsers = new Set(["commander", "listr2"]);
+const programs = new Set([
+  "registry",
+  "operator",
+  "webhook",
+  "colocation",
+  "vk",
+  "cocoon",
+  "gateway",
+  "dashboard",
+  "cli",
+]);
 
 /** Words of the product that the general Kubernetes and process layers must not know. */
 const productWords = /cocoon|hibernat|microvm|snapshot/i;
@@ -50,7 +74,7 @@ function sources(name: string): string[] {
   return globSync(`packages/${name}/src/**/*.ts`, { cwd: root });
 }
 
-function importsOf(file: string): { readonly specifier: string; readonly line: number }[] {
+function listImports(file: string): { readonly specifier: string; readonly line: number }[] {
   const lines = readFileSync(join(root, file), "utf8").split("\n");
   return lines.flatMap((text, index) => {
     const match = /(?:\bfrom\s+|\bimport\s*\(?\s*)"([^"]+)"/.exec(text);
@@ -74,20 +98,31 @@ test("manifests depend only downwards", () => {
   }
 });
 
+test("libraries depend on no parser of command lines", () => {
+  const wrong = packages
+    .filter((name) => !programs.has(name))
+    .filter((name) => {
+      const manifest = readFileSync(join(root, "packages", name, "package.json"), "utf8");
+      const { dependencies = {} } = JSON.parse(manifest) as { dependencies?: Record<string, string> };
+      return Object.keys(dependencies).some((each) => commandLineParsers.has(each));
+    });
+  assert.deepEqual(wrong, []);
+});
+
 test("imports go down, through a package's exports, and only tests use the testkit", () => {
   const wrong: string[] = [];
   for (const name of packages) {
     for (const file of sources(name)) {
-      for (const { specifier, line } of importsOf(file)) {
-        const trouble = troubleWith(name, file, specifier);
-        if (trouble) wrong.push(`${file}:${line}: ${trouble}`);
+      for (const { specifier, line } of listImports(file)) {
+        const problem = findProblem(name, file, specifier);
+        if (problem) wrong.push(`${file}:${line}: ${problem}`);
       }
     }
   }
   assert.deepEqual(wrong, []);
 });
 
-function troubleWith(name: string, file: string, specifier: string): string | undefined {
+function findProblem(name: string, file: string, specifier: string): string | undefined {
   if (specifier.startsWith(".")) {
     const target = relative(join(root, "packages", name), join(root, dirname(file), specifier));
     return target.startsWith("..") ? `reaches out of its package: ${specifier}` : undefined;

@@ -1,9 +1,9 @@
 /** Documents are true where a machine can tell: links lead somewhere, YAML is YAML, objects fit their definitions. */
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
-import { colocationManifests } from "@cocoon/colocation";
+import { readDefinitions } from "@cocoon/colocation/testing/manifests";
 import { readCocoonHibernation, readCocoonSet } from "@cocoon/contract";
 import {
   customResourceDefinitions,
@@ -12,28 +12,59 @@ import {
   type StructuralSchema,
 } from "@cocoon/contract/crd";
 import { parseAllDocuments } from "yaml";
-import { anchorsOf, blocksOf, documents, linksOf, type Block } from "./markdown.ts";
+import { histories } from "./chaos/histories/index.ts";
+import { listAnchors, listBlocks, documents, listLinks, type Block } from "./markdown.ts";
 
 const root = join(import.meta.dirname, "..");
 
 test("every relative link leads to a file, and every anchor to a heading", () => {
   const broken = documents().flatMap((document) =>
-    linksOf(document).flatMap(({ target, line }) => {
-      const problem = problemOf(document, target);
+    listLinks(document).flatMap(({ target, line }) => {
+      const problem = findProblem(document, target);
       return problem === undefined ? [] : [`${document}:${line} ${target}: ${problem}`];
     }),
   );
   assert.deepEqual(broken, []);
 });
 
-function problemOf(document: string, target: string): string | undefined {
+function findProblem(document: string, target: string): string | undefined {
   if (/^[a-z]+:/.test(target)) return undefined;
   const [path = "", anchor] = target.split("#");
   const file = path === "" ? document : normalize(join(dirname(document), path));
   if (!existsSync(join(root, file))) return "there is no such file";
   if (anchor === undefined || !file.endsWith(".md")) return undefined;
-  return anchorsOf(file).has(anchor) ? undefined : "there is no such heading";
+  return listAnchors(file).has(anchor) ? undefined : "there is no such heading";
 }
+
+test("files that the architecture and the contributor's guide name exist, and a machine's path stays short", () => {
+  const named = (text: string) =>
+    [...text.matchAll(/`([a-z]+\/src\/[^`]+)`/g)].map((match) => match[1] ?? "");
+  const architecture = readFileSync(join(root, "ARCHITECTURE.md"), "utf8");
+  const guide = readFileSync(join(root, "CONTRIBUTING.md"), "utf8");
+  const missing = [...named(architecture), ...named(guide)].filter(
+    (file) => !existsSync(join(root, "packages", file)),
+  );
+  assert.deepEqual(missing, []);
+  const [, create = "", hibernate = ""] = architecture.split(/^### /m);
+  assert.ok(create.startsWith("Create") && new Set(named(create)).size <= 60);
+  assert.ok(hibernate.startsWith("Hibernate") && new Set(named(hibernate)).size <= 45);
+});
+
+test("the tests and histories that the reliability page names exist", () => {
+  const page = readFileSync(join(root, "docs/reliability.md"), "utf8");
+  const files = [...page.matchAll(/`([\w./-]+\.ts)`/g)].map((match) => match[1] ?? "");
+  const missing = files.filter(
+    (file) => !["", "packages", "test/integration"].some((base) => existsSync(join(root, base, file))),
+  );
+  assert.deepEqual(missing, []);
+  const named = [...page.matchAll(/\*([a-z0-9]+(?:-[a-z0-9]+)+)\*/g)].map((match) => match[1] ?? "");
+  const known = new Set(histories.map(({ name }) => name));
+  assert.deepEqual(
+    named.filter((name) => !known.has(name)),
+    [],
+  );
+  assert.ok(files.length > 30 && named.length > 10);
+});
 
 test("every page of docs/ can be reached from docs/README.md", () => {
   const reached = new Set<string>();
@@ -41,7 +72,7 @@ test("every page of docs/ can be reached from docs/README.md", () => {
   for (let page = queue.pop(); page !== undefined; page = queue.pop()) {
     if (reached.has(page)) continue;
     reached.add(page);
-    for (const { target } of linksOf(page)) {
+    for (const { target } of listLinks(page)) {
       const file = normalize(join(dirname(page), target.split("#")[0] ?? ""));
       if (file.startsWith("docs/") && file.endsWith(".md") && existsSync(join(root, file))) queue.push(file);
     }
@@ -55,32 +86,28 @@ test("every page of docs/ can be reached from docs/README.md", () => {
 const heredoc = /<<-?'?(\w+)'?[^\n]*\n([\s\S]*?)\n\s*\1(?:\n|$)/g;
 
 /** YAML blocks, and YAML that a command line is fed with. */
-function yamlOf({ language, text }: Block): string[] {
+function listYaml({ language, text }: Block): string[] {
   if (language === "yaml") return [text];
   if (language !== "sh") return [];
   return [...text.matchAll(heredoc)].map((match) => match[2] ?? "").filter((body) => /^kind:/m.test(body));
 }
 
 const definitions = new Map(
-  [
-    ...customResourceDefinitions(),
-    ...legacyCustomResourceDefinitions(),
-    ...Object.values(colocationManifests())
-      .flat()
-      .filter((manifest) => "kind" in manifest && manifest.kind === "CustomResourceDefinition"),
-  ].flatMap((each) => {
-    const { spec } = each as CustomResourceDefinition;
-    return spec.versions.map(({ name, schema }): [string, StructuralSchema] => [
-      `${String(spec["group"])}/${name} ${(spec["names"] as { kind: string }).kind}`,
-      schema.openAPIV3Schema,
-    ]);
-  }),
+  [...customResourceDefinitions(), ...legacyCustomResourceDefinitions(), ...readDefinitions()].flatMap(
+    (each) => {
+      const { spec } = each as unknown as CustomResourceDefinition;
+      return spec.versions.map(({ name, schema }): [string, StructuralSchema] => [
+        `${String(spec["group"])}/${name} ${(spec["names"] as { kind: string }).kind}`,
+        schema.openAPIV3Schema,
+      ]);
+    },
+  ),
 );
 
 test("YAML in documents parses, and objects of ours fit their definitions", () => {
   let objects = 0;
-  for (const block of documents().flatMap(blocksOf)) {
-    for (const text of yamlOf(block)) {
+  for (const block of documents().flatMap(listBlocks)) {
+    for (const text of listYaml(block)) {
       for (const parsed of parseAllDocuments(text)) {
         const where = `${block.document}:${block.line}`;
         assert.deepEqual(parsed.errors, [], where);

@@ -18,14 +18,14 @@ export function documents(): string[] {
   return globSync(["*.md", "docs/**/*.md", "packages/*/*.md"], { cwd: root }).toSorted();
 }
 
-function textOf(document: string): string {
+function readText(document: string): string {
   return readFileSync(join(root, document), "utf8");
 }
 
-export function blocksOf(document: string): Block[] {
+export function listBlocks(document: string): Block[] {
   const blocks: Block[] = [];
   let open: { line: number; indent: string; language: string; lines: string[] } | undefined;
-  for (const [index, line] of textOf(document).split("\n").entries()) {
+  for (const [index, line] of readText(document).split("\n").entries()) {
     const fence = /^(\s*)```(\S*)/.exec(line);
     if (!fence) {
       open?.lines.push(line.startsWith(open.indent) ? line.slice(open.indent.length) : line);
@@ -46,9 +46,9 @@ export interface Link {
 }
 
 /** Lines outside fenced blocks, with inline code left out: what is shown as code is no link. */
-function proseOf(document: string): { readonly text: string; readonly line: number }[] {
+function listProse(document: string): { readonly text: string; readonly line: number }[] {
   let fenced = false;
-  return textOf(document)
+  return readText(document)
     .split("\n")
     .flatMap((text, index) => {
       if (/^\s*```/.test(text)) fenced = !fenced;
@@ -56,15 +56,15 @@ function proseOf(document: string): { readonly text: string; readonly line: numb
     });
 }
 
-export function linksOf(document: string): Link[] {
-  return proseOf(document).flatMap(({ text, line }) =>
+export function listLinks(document: string): Link[] {
+  return listProse(document).flatMap(({ text, line }) =>
     [...text.matchAll(/\]\(([^()\s]+)\)/g)].map((match) => ({ target: match[1] ?? "", line })),
   );
 }
 
 /** Headings as GitHub names them in addresses. */
-export function anchorsOf(document: string): Set<string> {
-  const lines = textOf(document).split("\n");
+export function listAnchors(document: string): Set<string> {
+  const lines = readText(document).split("\n");
   return new Set(
     lines
       .filter((line) => /^#+ /.test(line))

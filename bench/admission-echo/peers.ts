@@ -59,8 +59,8 @@ export async function startPeer(
   return {
     name,
     port,
-    cpuMs: () => cpuMsOf(child),
-    residentMiB: () => residentMiBOf(child),
+    cpuMs: () => readCpuMs(child),
+    residentMiB: () => readResidentMiB(child),
     [Symbol.asyncDispose]: async () => {
       const exited = once(child, "exit");
       child.kill("SIGKILL");
@@ -80,13 +80,13 @@ async function canConnect(port: number): Promise<void> {
 
 const clockTickMs = 10;
 
-function cpuMsOf(child: ChildProcess): number {
+function readCpuMs(child: ChildProcess): number {
   const stat = readFileSync(`/proc/${child.pid}/stat`, "utf8");
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   return (Number(fields[11]) + Number(fields[12])) * clockTickMs;
 }
 
-function residentMiBOf(child: ChildProcess): number {
+function readResidentMiB(child: ChildProcess): number {
   const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
   return Math.round(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024);
 }

@@ -1,6 +1,6 @@
 /**
  * The plain approach, for comparison: every pod reads the pool's ConfigMap, adds its entry, writes the whole object, and
- * starts over when somebody else was faster. No limit on the client's rate, no limit on the attempts.
+ * starts over when another writer was faster. No limit on the client's rate, no limit on the attempts.
  */
 import { join } from "node:path";
 import { createLogger, createRegistry, isFault } from "@cocoon/core";

@@ -20,7 +20,7 @@ interface Names extends PodPlace {
   readonly replicaSet: string;
 }
 
-function namesOf(place: PodPlace): Names {
+function createNames(place: PodPlace): Names {
   const { index } = place;
   const app = `service-${String(Math.floor(index / 20)).padStart(4, "0")}`;
   const replicaSet = `${app}-${hex(Math.floor(index / 20) + 7, 10)}`;
@@ -42,7 +42,7 @@ function hex(seed: number, length: number): string {
 }
 
 export function realisticPod(place: PodPlace): Pod {
-  const names = namesOf(place);
+  const names = createNames(place);
   return {
     apiVersion: "v1",
     kind: "Pod",
@@ -229,7 +229,7 @@ function sideContainer(name: string, args: readonly string[]): Container {
 
 /** As the kubelet writes it once the pod runs. */
 export function realisticStatus(place: PodPlace): PodStatus {
-  const { index, app } = namesOf(place);
+  const { index, app } = createNames(place);
   const podIP = `10.${128 + (index >> 16)}.${(index >> 8) & 255}.${index & 255}`;
   const condition = (type: string) => ({
     type,

@@ -5,7 +5,7 @@
  */
 import { keepHeapSmall, silentLogger } from "@cocoon/core";
 import { startFileCertificates } from "@cocoon/kube/certificates";
-import { startBorder, type World } from "@cocoon/colocation/testing";
+import { startTestWebhooks, type ClusterObjects } from "@cocoon/colocation/testing";
 import { join } from "node:path";
 
 const [port, directory = ""] = process.argv.slice(2);
@@ -15,9 +15,9 @@ const certificates = await startFileCertificates({
   keyFile: join(directory, "tls.key"),
   log: silentLogger,
 });
-await startBorder({ ...world(), server: { host: "127.0.0.1", port: Number(port), certificates } });
+await startTestWebhooks({ ...world(), server: { host: "127.0.0.1", port: Number(port), certificates } });
 
-function world(): World {
+function world(): ClusterObjects {
   const key = (name: string) => `quota.scheduling.koordinator.sh/${name}`;
   return {
     namespaces: { shop: { team: "web" } },

@@ -9,7 +9,7 @@ import { runCommand, temporaryDirectory, type OwnControlPlane } from "@cocoon/te
 import type { VmRuntime } from "@cocoon/vm";
 import { startEcho, startForward } from "../../test/integration/vk/forwarding.ts";
 import { newClients, openRealGuest, type RealGuest } from "../../test/integration/vk/real-guest.ts";
-import { percentilesOf, spreadOf, type Spread } from "../report.ts";
+import { computePercentiles, computeSpread, type Spread } from "../report.ts";
 import { openExecClient } from "./exec-client.ts";
 
 export interface GuestAccess {
@@ -44,7 +44,7 @@ export async function measureGuestAccess(
   await startEcho(guest, webSocket, echoPort);
   await using forward = await startForward(guest, spdy, [echoPort]);
   await using tunnel = await startForward(guest, webSocket, [echoPort]);
-  const exec = await openExecClient(targetOf(cluster, guest));
+  const exec = await openExecClient(findTarget(cluster, guest));
   const dial = runtime;
   const ways: Readonly<Record<string, () => Promise<number>>> = {
     stdout: async () => (await exec.run(["head", "-c", String(bytes), "/dev/zero"])).tookMs,
@@ -60,7 +60,7 @@ export async function measureGuestAccess(
       const rate = bytes / 1_000 / (await run());
       if (round > 0) rates.set(name, [...(rates.get(name) ?? []), rate]);
     }
-  const spread = (name: string) => spreadOf(rates.get(name) ?? []);
+  const spread = (name: string) => computeSpread(rates.get(name) ?? []);
   return {
     execTrueMs,
     stdoutMBps: spread("stdout"),
@@ -71,7 +71,7 @@ export async function measureGuestAccess(
   };
 }
 
-function targetOf(cluster: OwnControlPlane, guest: RealGuest) {
+function findTarget(cluster: OwnControlPlane, guest: RealGuest) {
   return {
     server: cluster.server,
     kubeconfigPath: cluster.kubeconfigPath,
@@ -85,11 +85,11 @@ async function measureExec(
   guest: RealGuest,
   execs: number,
 ): Promise<GuestAccess["execTrueMs"]> {
-  const client = await openExecClient(targetOf(cluster, guest));
+  const client = await openExecClient(findTarget(cluster, guest));
   for (let warm = 0; warm < 5; warm += 1) await client.run(["true"]);
   const took: number[] = [];
   for (let index = 0; index < execs; index += 1) took.push((await client.run(["true"])).tookMs);
-  return percentilesOf(took);
+  return computePercentiles(took);
 }
 
 function local(port: number | undefined): Duplex {

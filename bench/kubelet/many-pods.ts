@@ -3,7 +3,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { openKubeClient, pods as podType, type KubeClient } from "@cocoon/kube";
 import { temporaryDirectory, type OwnControlPlane } from "@cocoon/testkit";
-import { percentilesOf, spreadOf, type Spread } from "../report.ts";
+import { computePercentiles, computeSpread, type Spread } from "../report.ts";
 import type { WorkerReply, WorkerRequest } from "./messages.ts";
 import { released } from "../support/released.ts";
 
@@ -75,7 +75,7 @@ export async function measureManyPods(cluster: OwnControlPlane, options: ManyPod
   const ready = await worker.ask({ kind: "usage" });
   return {
     pods: options.pods,
-    podsPerSecond: spreadOf(rates),
+    podsPerSecond: computeSpread(rates),
     cpuMsPerPod: ((ready.cpuMicros ?? 0) - (empty.cpuMicros ?? 0)) / 1_000 / options.pods,
     writesPerPod: perPod(before, after, options.pods),
     statusMs: await measureRestarts(worker, options.restarts),
@@ -121,7 +121,7 @@ async function measureRestarts(worker: Worker, count: number): Promise<ManyPods[
     const pod = `m${index}`;
     took.push((await worker.ask({ kind: "restart", vmName: `vk-${pod}`, pod })).tookMs ?? Number.NaN);
   }
-  return percentilesOf(took);
+  return computePercentiles(took);
 }
 
 function perPod(
@@ -204,7 +204,7 @@ async function allReady(worker: Worker, pods: number): Promise<number> {
 
 function podFor(name: string, node: string) {
   const annotations = {
-    "vm.cocoonstack.io/name": `vk-${name}`,
+    "vm.cocoonstack.io/name": `vk-default-${name}`,
     "cocoonset.cocoonstack.io/managed": "true",
     "cocoonset.cocoonstack.io/mode": "run",
     "cocoonset.cocoonstack.io/image": "demo",

@@ -1,5 +1,5 @@
 /**
- * Takes a measurement while nobody else uses the machine. What others use is known from the kernel's account of the
+ * Takes a measurement while no other process uses the machine. What others use is known from the kernel's account of the
  * processors, less what the processes that take part used. A measurement that was disturbed is taken again, a bounded
  * number of times; the least disturbed one counts. It is never chosen by its outcome.
  */
@@ -49,7 +49,7 @@ function ownMs(): number {
   return [11, 12, 13, 14].reduce((sum, index) => sum + Number(fields[index]), 0) * clockTickMs;
 }
 
-/** Those that nobody disturbed; all of them when these are too few to speak for anything. */
+/** Those that no other process disturbed; all of them when these are too few to speak for anything. */
 export function undisturbed<T extends Quiet<unknown>>(taken: readonly T[], enough: number): readonly T[] {
   const calm = taken.filter((each) => each.foreignCores <= toleratedCores);
   return calm.length >= enough ? calm : taken;

@@ -3,14 +3,9 @@ import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { temporaryDirectory } from "@cocoon/testkit";
-import {
-  demoImageName,
-  openImageLibrary,
-  openQemuRuntime,
-  openUserNetwork,
-  type Vm,
-  type VmRuntime,
-} from "@cocoon/vm";
+import { demoImageName, openImageLibrary } from "@cocoon/images";
+import { openQemuRuntime, openUserNetwork } from "@cocoon/qemu";
+import type { Vm, VmRuntime } from "@cocoon/vm";
 
 const mebibyte = 1024 * 1024;
 export const { signal } = new AbortController();

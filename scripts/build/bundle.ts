@@ -5,7 +5,7 @@
 import { readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { build, type BuildOptions, type Plugin } from "esbuild";
-import { bundleOf, programs, suiteName } from "./programs.ts";
+import { findBundle, programs, suiteName } from "./programs.ts";
 
 const root = join(import.meta.dirname, "../..");
 
@@ -61,7 +61,7 @@ export async function bundle(
   const names = entries.source === undefined ? Object.keys(entries) : ["stdin"];
   await build({
     ...common,
-    ...inputOf(entries),
+    ...resolveInput(entries),
     outdir: directory,
     outExtension: { ".js": ".mjs" },
     banner,
@@ -79,7 +79,7 @@ async function assertAscii(path: string): Promise<void> {
   throw new Error(`${path} contains ${found[0]}; write it as an escape, in the source of …${context}…`);
 }
 
-function inputOf(entries: Readonly<Record<string, string>> | Source): BuildOptions {
+function resolveInput(entries: Readonly<Record<string, string>> | Source): BuildOptions {
   const { source } = entries;
   if (source === undefined) return { entryPoints: { ...entries } };
   return { stdin: { contents: source, resolveDir: root, loader: "ts" } };
@@ -104,19 +104,42 @@ async function replacements(flavour: Flavour): Promise<Replacement[]> {
       to: `new URL(${JSON.stringify(await workerUrl("packages/registry/src/uploads/upload-thread.ts"))})`,
     },
     {
+      file: "packages/registry/src/content/manifest-reader.ts",
+      from: 'new URL("./manifest-thread.ts", import.meta.url)',
+      to: `new URL(${JSON.stringify(await workerUrl("packages/registry/src/content/manifest-thread.ts"))})`,
+    },
+    {
       file: "packages/kube/src/credential-plugin.ts",
       from: 'await import("@kubernetes/client-node")',
       to: 'await import("@kubernetes/client-node/dist/config.js")',
     },
     {
-      file: "packages/vm/src/guest/guest-program.ts",
+      file: "packages/images/src/guest/guest-program.ts",
       from: 'join(import.meta.dirname, "..", "..", "guest", "src")',
       to: 'join(import.meta.dirname, "guest")',
+    },
+    {
+      file: "packages/qemu/src/process/native-program.ts",
+      from: 'join(import.meta.dirname, "..", "..", "native")',
+      to: 'join(import.meta.dirname, "native")',
+    },
+    {
+      file: "packages/qemu/src/lazy/page-server-process.ts",
+      from: 'join(import.meta.dirname, "page-server.ts")',
+      to:
+        flavour === "executable"
+          ? '"cocoon-page-server"'
+          : 'join(import.meta.dirname, "cocoon-page-server.mjs")',
     },
     {
       file: "packages/controlplane/src/binaries/build.ts",
       from: 'new URL("../../go/", import.meta.url)',
       to: 'new URL("./go/", import.meta.url)',
+    },
+    {
+      file: "packages/dashboard/src/config.ts",
+      from: 'join(import.meta.dirname, "../../../node_modules/.cache/dashboard/current")',
+      to: 'join(import.meta.dirname, "dashboard")',
     },
     {
       file: "packages/cli/src/parts/part.ts",
@@ -128,16 +151,16 @@ async function replacements(flavour: Flavour): Promise<Replacement[]> {
       from: '["--max-semi-space-size=2", join(packages, name, "src", "main.ts"), ...args]',
       to:
         flavour === "executable"
-          ? `[${programOf}, ...args]`
-          : `["--max-semi-space-size=2", join(import.meta.dirname, ${programOf} + ".mjs"), ...args]`,
+          ? `[${findProgram}, ...args]`
+          : `["--max-semi-space-size=2", join(import.meta.dirname, ${findProgram} + ".mjs"), ...args]`,
     },
   ];
 }
 
 /** The name of the program of a package, in the words of part.ts. */
-const programOf = JSON.stringify(
+const findProgram = JSON.stringify(
   Object.fromEntries(
-    Object.entries(programs).map(([name, path]) => [path.split("/")[1] ?? "", bundleOf(name)]),
+    Object.entries(programs).map(([name, path]) => [path.split("/")[1] ?? "", findBundle(name)]),
   ),
 ).concat("[name]");
 
@@ -146,15 +169,20 @@ async function workerUrl(entryPoint: string): Promise<string> {
   const built = await build({ ...common, entryPoints: [entryPoint], write: false });
   const [file] = built.outputFiles;
   if (file === undefined) throw new Error("the worker was not built");
+  // It has no `require`: a CommonJS library that loads a module of Node's would fail in the first thread that starts.
+  if (file.text.includes("Dynamic require of"))
+    throw new Error(
+      `${entryPoint} imports a CommonJS library; import the file that is needed, not the package`,
+    );
   return `data:text/javascript;base64,${Buffer.from(file.contents).toString("base64")}`;
 }
 
-/** Most of this library is models that nobody here uses; its modules do nothing when they are only loaded. */
+/** Most of this library is models that are not used here; its modules do nothing when they are only loaded. */
 const slimKubernetes: Plugin = {
   name: "leave out what is not used of @kubernetes/client-node",
   setup: (context) => {
     const library = /node_modules\/@kubernetes\/client-node\//;
-    // It names its files in full, so nobody has to be asked where they are.
+    // It names its files in full, so they need not be looked up.
     context.onResolve({ filter: /^\.{1,2}\/.*\.js$/ }, ({ path, importer, resolveDir }) =>
       library.test(importer) ? { path: join(resolveDir, path), sideEffects: false } : undefined,
     );
@@ -178,7 +206,7 @@ const slimUndici: Plugin = {
         export { default as Agent } from "undici/lib/dispatcher/agent.js";
         export { default as Pool } from "undici/lib/dispatcher/pool.js";
         export { default as ProxyAgent } from "undici/lib/dispatcher/proxy-agent.js";
-        export const fetch = (...args) => globalThis.fetch(...args); // named by the Kubernetes library, in what nobody calls
+        export const fetch = (...args) => globalThis.fetch(...args); // named by the Kubernetes library, in code that is never called
         Object.assign(Dispatcher.prototype, api); // as its main file does`,
     }));
   },

@@ -19,7 +19,7 @@ interface Manifest {
   readonly private?: unknown;
 }
 
-function manifestOf(name: string): Manifest {
+function buildManifest(name: string): Manifest {
   return JSON.parse(readFileSync(join(root, "packages", name, "package.json"), "utf8")) as Manifest;
 }
 
@@ -35,7 +35,7 @@ function compiled(source: string): string {
 /** Other packages are seen through what was built of them, as an installation will see them. */
 function builtPaths(): Record<string, string[]> {
   const entries = publishable.flatMap(({ name }) => {
-    const manifest = manifestOf(name);
+    const manifest = buildManifest(name);
     return publicExports(manifest).map(([subpath, source]): [string, string[]] => [
       `${manifest.name}${subpath.slice(1)}`,
       [`${join(stages, name, compiled(source))}.d.ts`],
@@ -90,7 +90,7 @@ function rewriteWorkerFiles(name: string): void {
 
 function stage(name: string): void {
   const target = join(stages, name);
-  const { devDependencies: _tools, scripts: _scripts, private: _private, ...manifest } = manifestOf(name);
+  const { devDependencies: _tools, scripts: _scripts, private: _private, ...manifest } = buildManifest(name);
   const exports = publicExports(manifest).map(([subpath, source]): [string, object] => [
     subpath,
     { types: `${compiled(source)}.d.ts`, default: `${compiled(source)}.js` },

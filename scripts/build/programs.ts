@@ -5,13 +5,23 @@ export const programs: Readonly<Record<string, string>> = {
   "cocoon-operator": "packages/operator/src/main.ts",
   "cocoon-webhook": "packages/webhook/src/main.ts",
   "cocoon-colocation": "packages/colocation/src/main.ts",
+  "cocoon-gateway": "packages/gateway/src/main.ts",
+  "cocoon-dashboard": "packages/dashboard/src/main.ts",
   "vk-cocoon": "packages/vk/src/main.ts",
   epoch: "packages/registry/src/main.ts",
-  cocoon: "packages/vm/src/main.ts",
+  cocoon: "packages/cocoon/src/main.ts",
+  "cocoon-qemu": "packages/cocoon/src/main.ts",
+  "cocoon-page-server": "packages/qemu/src/lazy/page-server.ts",
 };
 
+/**
+ * Not linked into bin/, but into lib/cocoon/bin/: a host may have the Go program of that name in /usr/local/bin, and its
+ * machines belong to that one. Ours is `cocoon-qemu` unless an administrator links it.
+ */
+export const notInPath: ReadonlySet<string> = new Set(["cocoon", "cocoon-page-server"]);
+
 /** The name of the bundle of a program: programs that begin at the same place share it. */
-export function bundleOf(program: string): string {
+export function findBundle(program: string): string {
   const path = programs[program];
   return Object.keys(programs).find((name) => programs[name] === path) ?? program;
 }
@@ -24,7 +34,8 @@ export const suiteName = "cocoon-suite";
  * of the control plane, and the manifests that `cocoonctl up` applies.
  */
 export const companions: Readonly<Record<string, string>> = {
-  guest: "packages/vm/guest/src",
+  guest: "packages/images/guest/src",
+  native: "packages/qemu/native",
   go: "packages/controlplane/go",
   deploy: "deploy",
 };

@@ -3,7 +3,7 @@
  *
  *   cocoon-VERSION/                  bundles, for hosts with Node 26: bin/NAME -> ../lib/cocoon/start/NAME.mjs
  *   cocoon-VERSION-linux-x64/        one executable with Node inside: bin/NAME -> ../lib/cocoon/cocoon-suite
- *   cocoon-VERSION*.tar.gz           each of them, to be unpacked in /usr/local
+ *   cocoon-VERSION*.tar.gz           each of them, to be unpacked in /usr/local; `cocoon` itself is in lib/cocoon/bin/
  *   sbom.cdx.json LICENSES.txt       what is inside, and under which licences
  *   SHA256SUMS                       of the files above
  */
@@ -16,7 +16,8 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { bundle, suiteSource, type BuildInfo } from "./bundle.ts";
 import { licences, softwareBill } from "./notices.ts";
-import { bundleOf, companions, programs, suiteName } from "./programs.ts";
+import { buildPage } from "./web.ts";
+import { findBundle, companions, notInPath, programs, suiteName } from "./programs.ts";
 
 const root = join(import.meta.dirname, "../..");
 
@@ -72,7 +73,7 @@ function revision(): string {
 
 async function buildBundles(tree: string, info: BuildInfo): Promise<string> {
   const library = await startTree(tree);
-  const entries = Object.fromEntries(Object.entries(programs).filter(([name]) => bundleOf(name) === name));
+  const entries = Object.fromEntries(Object.entries(programs).filter(([name]) => findBundle(name) === name));
   await bundle(entries, { info, flavour: "bundles", directory: library });
   await mkdir(join(library, "start"));
   for (const [name, path] of Object.entries(programs))
@@ -88,7 +89,7 @@ async function starter(name: string, path: string): Promise<string> {
   const [first = ""] = (await readFile(join(root, path), "utf8")).split("\n");
   const interpreter = first.startsWith("#!") ? first : "#!/usr/bin/env node";
   return `${interpreter}
-import { enableCompileCache } from "node:module";
+import * as nodeModule from "node:module";
 import { homedir } from "node:os";
 import { join } from "node:path";
 if (Number(process.versions.node.split(".")[0]) < 26) {
@@ -96,8 +97,8 @@ if (Number(process.versions.node.split(".")[0]) < 26) {
   process.exit(1);
 }
 const { COCOON_CACHE, XDG_CACHE_HOME } = process.env;
-enableCompileCache(join(COCOON_CACHE ?? join(XDG_CACHE_HOME ?? join(homedir(), ".cache"), "cocoon"), "compiled"));
-await import("../${bundleOf(name)}.mjs");
+nodeModule.enableCompileCache(join(COCOON_CACHE ?? join(XDG_CACHE_HOME ?? join(homedir(), ".cache"), "cocoon"), "compiled"));
+await import("../${findBundle(name)}.mjs");
 `;
 }
 
@@ -132,13 +133,17 @@ async function startTree(tree: string): Promise<string> {
   for (const [name, source] of Object.entries(companions))
     await cp(join(root, source), join(library, name), { recursive: true });
   await cp(join(root, "packaging"), join(library, "packaging"), { recursive: true });
+  await cp(await buildPage(), join(library, "dashboard"), { recursive: true });
   return library;
 }
 
 async function finishTree(tree: string, target: (program: string) => string): Promise<string> {
   await mkdir(join(tree, "bin"));
+  await mkdir(join(tree, "lib/cocoon/bin"));
   for (const program of Object.keys(programs))
-    await symlink(`../lib/cocoon/${target(program)}`, join(tree, "bin", program));
+    await (notInPath.has(program)
+      ? symlink(`../${target(program)}`, join(tree, "lib/cocoon/bin", program))
+      : symlink(`../lib/cocoon/${target(program)}`, join(tree, "bin", program)));
   await mkdir(join(tree, "share/doc/cocoon"), { recursive: true });
   await cp(join(root, "LICENSE"), join(tree, "share/doc/cocoon/LICENSE"));
   await writeFile(join(tree, "share/doc/cocoon/LICENSES.txt"), await licences());

@@ -58,16 +58,16 @@ interface Walked {
   readonly rules: string[];
 }
 
-/** Metadata and the two type fields are every object's; nobody looks them up here. */
-const everybodys = new Set(["apiVersion", "kind", "metadata"]);
+/** Metadata and the two type fields are every object's, so they are left out. */
+const commonFields = new Set(["apiVersion", "kind", "metadata"]);
 
 function walk(schema: StructuralSchema, prefix: string): Walked {
-  const walked: Walked = { rows: [], rules: rulesOf(schema, prefix) };
+  const walked: Walked = { rows: [], rules: listRules(schema, prefix) };
   for (const [name, child] of Object.entries(schema.properties ?? {})) {
-    if (prefix === "" && everybodys.has(name)) continue;
+    if (prefix === "" && commonFields.has(name)) continue;
     const required = schema.required?.includes(name) ? "*" : "";
     const field = `${prefix === "" ? "" : `${prefix}.`}${name}${child.type === "array" ? "[]" : ""}`;
-    walked.rows.push([`${code(field)}${required}`, typeOf(child), meaningOf(child)]);
+    walked.rows.push([`${code(field)}${required}`, describeType(child), describeMeaning(child)]);
     const below = walk(child.items?.properties ? child.items : child, field);
     walked.rows.push(...below.rows);
     walked.rules.push(...below.rules);
@@ -75,7 +75,7 @@ function walk(schema: StructuralSchema, prefix: string): Walked {
   return walked;
 }
 
-function rulesOf(schema: StructuralSchema, prefix: string): string[] {
+function listRules(schema: StructuralSchema, prefix: string): string[] {
   const rules = schema["x-kubernetes-validations"];
   if (!Array.isArray(rules)) return [];
   return rules.map(
@@ -83,25 +83,25 @@ function rulesOf(schema: StructuralSchema, prefix: string): string[] {
   );
 }
 
-function typeOf(schema: StructuralSchema): string {
+function describeType(schema: StructuralSchema): string {
   if (schema["x-kubernetes-int-or-string"]) return "number or text";
-  if (schema.type === "array") return `list of ${schema.items ? typeOf(schema.items) : "anything"}`;
-  if (schema.additionalProperties) return `map to ${typeOf(schema.additionalProperties)}`;
+  if (schema.type === "array") return `list of ${schema.items ? describeType(schema.items) : "anything"}`;
+  if (schema.additionalProperties) return `map to ${describeType(schema.additionalProperties)}`;
   return schema.type ?? "anything";
 }
 
-function meaningOf(schema: StructuralSchema): string {
+function describeMeaning(schema: StructuralSchema): string {
   const values = schema.enum ?? schema.items?.enum;
   const parts = [
     schema.description ?? "",
     values ? `One of ${values.map((value) => code(value === "" ? '""' : value)).join(", ")}.` : "",
     schema.default === undefined ? "" : `Default ${code(JSON.stringify(schema.default))}.`,
-    boundsOf(schema),
+    describeBounds(schema),
   ];
   return parts.filter((part) => part !== "").join(" ");
 }
 
-function boundsOf({ minimum, maximum, maxItems }: StructuralSchema): string {
+function describeBounds({ minimum, maximum, maxItems }: StructuralSchema): string {
   if (maxItems !== undefined) return `At most ${maxItems}.`;
   if (minimum !== undefined && maximum !== undefined) return `${minimum} to ${maximum}.`;
   if (minimum !== undefined) return `At least ${minimum}.`;

@@ -1,15 +1,17 @@
 /** docs/cli.md: every command with its options and examples, from the command tree itself. */
-import { buildProgram } from "@cocoon/cli/program";
+import { buildProgram, visibleCommands } from "@cocoon/cli/program";
 import { exitCode, exitCodeMeanings } from "@cocoon/cli/exit-codes";
 import type { Generator } from "./generator.ts";
 
-type Command = ReturnType<typeof buildProgram>;
+type Command = Awaited<ReturnType<typeof buildProgram>>;
+
+const program = await buildProgram("cocoonctl");
 type Option = Command["options"][number];
 
 export const cliReference: Generator = {
   name: "command line reference",
   owns: ["docs/cli.md"],
-  generate: () => [{ path: "docs/cli.md", content: page(buildProgram("cocoonctl")) }],
+  generate: () => [{ path: "docs/cli.md", content: page(program) }],
 };
 
 const intro = `<!-- Generated from packages/cli by npm run generate. Do not edit. -->
@@ -53,7 +55,7 @@ of a set means its main agent. A name that nothing has is answered with those th
 ## Waiting
 
 Commands that ask for something wait until it is so. How far it is stands on one line of standard error; results stand on
-standard output. \`--timeout\` ends the wait, \`--no-wait\` does not begin it: what was asked for stays asked either way, and
+standard output. \`--timeout\` ends the wait, \`--no-wait\` does not begin it: the request was submitted and continues either way, and
 the same command takes the wait up again. Ctrl-C ends the wait only.
 
 ## Rights
@@ -80,9 +82,7 @@ function page(program: Command): string {
 
 /** Commands that do something; of a family only its members. */
 function leaves(command: Command): Command[] {
-  return command.commands
-    .filter((each) => !each.name().startsWith("__"))
-    .flatMap((each) => (each.commands.length > 0 ? leaves(each) : [each]));
+  return visibleCommands(command).flatMap((each) => (each.commands.length > 0 ? leaves(each) : [each]));
 }
 
 function exitCodes(): string {
@@ -103,11 +103,11 @@ function globalOptions(program: Command): string {
 }
 
 function groups(program: Command): string {
-  const shown = program.commands.filter((each) => !each.name().startsWith("__"));
+  const shown = visibleCommands(program);
   const parts = [...Map.groupBy(shown, (each) => each.helpGroup())].map(([title, commands]) => {
     const lines = commands
       .flatMap((each) => (each.commands.length > 0 ? leaves(each) : [each]))
-      .map((each) => `- [\`${fullName(each)}\`](#${anchor(each)}): ${summaryOf(each)}\n`);
+      .map((each) => `- [\`${fullName(each)}\`](#${anchor(each)}): ${readSummary(each)}\n`);
     return `**${title.replace(/:$/, "")}**\n\n${lines.join("")}`;
   });
   return `## Commands\n\n${parts.join("\n")}`;
@@ -122,7 +122,7 @@ function anchor(command: Command): string {
   return fullName(command).replaceAll(" ", "-");
 }
 
-function summaryOf(command: Command): string {
+function readSummary(command: Command): string {
   return command.summary() || command.description();
 }
 
@@ -130,7 +130,7 @@ function section(command: Command): string {
   const usage = `    cocoonctl ${fullName(command)} ${command.usage()}`;
   const aliases = command.aliases().length > 0 ? `\nAlso: \`${command.aliases().join("`, `")}\`.\n` : "";
   const options = command.options.length > 0 ? `\n${optionList(command.options)}` : "";
-  return `### ${fullName(command)}\n\n${sentence(command.description())}\n\n${usage}\n${aliases}${options}${examplesOf(command)}`;
+  return `### ${fullName(command)}\n\n${sentence(command.description())}\n\n${usage}\n${aliases}${options}${readExamples(command)}`;
 }
 
 function sentence(text: string): string {
@@ -147,7 +147,7 @@ function optionList(options: readonly Option[]): string {
 }
 
 /** What the help shows after the options. */
-function examplesOf(command: Command): string {
+function readExamples(command: Command): string {
   const lines: string[] = [];
   command.configureOutput({ writeOut: (text) => lines.push(text) });
   command.outputHelp();

@@ -5,6 +5,7 @@ import {
   type CustomResourceDefinition,
 } from "@cocoon/contract/crd";
 import { stringify } from "yaml";
+import { yamlStyle } from "./documents.ts";
 import type { Generator } from "./generator.ts";
 
 export const crds: Generator = {
@@ -31,8 +32,6 @@ function fileName({ metadata }: CustomResourceDefinition): string {
 }
 
 function document(definitions: readonly (CustomResourceDefinition | undefined)[]): string {
-  const texts = definitions.map((definition) =>
-    stringify(definition, { lineWidth: 110, aliasDuplicateObjects: false }),
-  );
+  const texts = definitions.map((definition) => stringify(definition, yamlStyle));
   return `# Generated from packages/contract by npm run generate. Do not edit.\n${texts.join("---\n")}`;
 }

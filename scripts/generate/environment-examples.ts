@@ -1,11 +1,13 @@
 /** packaging/NAME.env.example: every variable of every program with its default, from the programs' own tables. */
 import { colocationProgram } from "@cocoon/colocation";
-import { defaultText, envNamesOf, type Options, type Program } from "@cocoon/core";
+import { defaultText, getEnvNames, type Options, type Program } from "@cocoon/core";
 import { vkProgram } from "@cocoon/vk";
+import { gatewayProgram } from "../../packages/gateway/src/config.ts";
+import { dashboardProgram } from "../../packages/dashboard/src/config.ts";
 import { operatorProgram } from "../../packages/operator/src/config.ts";
-import { clientEnvironment } from "../../packages/registry/src/cli/config.ts";
+import { clientEnvironment } from "../../packages/registry/src/cli/session.ts";
 import { serveProgram } from "../../packages/registry/src/config.ts";
-import { readSettings } from "../../packages/vm/src/command/settings.ts";
+import { readSettings } from "../../packages/cocoon/src/settings.ts";
 import { webhookProgram } from "../../packages/webhook/src/config.ts";
 import type { Generator } from "./generator.ts";
 
@@ -42,13 +44,15 @@ function examples(): Readonly<Record<string, Example>> {
     operatorProgram,
     webhookProgram,
     colocationProgram,
+    gatewayProgram,
+    dashboardProgram,
     vkProgram,
   ] as readonly Program<Options>[];
   return {
-    ...Object.fromEntries(tables.map((program) => [program.name, exampleOf(program)])),
+    ...Object.fromEntries(tables.map((program) => [program.name, formatExample(program)])),
     epoch: {
       summary: `${serveProgram.summary}, and the commands of its client`,
-      variables: [...variablesOf(serveProgram), ...clientVariables()],
+      variables: [...listVariables(serveProgram), ...clientVariables()],
     },
     cocoon: { summary: "the MicroVM engine as one command", variables: machineVariables() },
     cocoonctl: {
@@ -58,13 +62,13 @@ function examples(): Readonly<Record<string, Example>> {
   };
 }
 
-function exampleOf(program: Program<Options>): Example {
-  return { summary: program.summary, variables: variablesOf(program) };
+function formatExample(program: Program<Options>): Example {
+  return { summary: program.summary, variables: listVariables(program) };
 }
 
-function variablesOf(program: Program<Options>): Variable[] {
+function listVariables(program: Program<Options>): Variable[] {
   return Object.entries(program.options).map(([key, option]) => ({
-    names: envNamesOf(key, option),
+    names: getEnvNames(key, option),
     about: option.description,
     fallback: defaultText(option),
     secret: option.secret ?? false,
@@ -111,6 +115,11 @@ function machineVariables(): Variable[] {
     },
     { names: ["COCOON_QEMU_BINARY"], about: "the QEMU to run", fallback: settings.qemuBinary },
     { names: ["COCOON_ACCELERATOR"], about: "auto, kvm or tcg", fallback: settings.accelerator },
+    {
+      names: ["COCOON_ALLOW_HOST_LOOPBACK"],
+      about: "guests on the user network may connect to addresses of this host",
+      fallback: String(settings.allowHostLoopback),
+    },
   ];
 }
 

@@ -1,7 +1,7 @@
 /** docs/reference/errors.md: the catalogue of faults and what each border makes of it. */
-import { Fault, faultCodes, traitsOf, type FaultCode } from "@cocoon/core";
-import { ociCodeOf } from "../../packages/registry/src/oci-fault.ts";
-import { exitCode, exitCodeMeanings } from "../../packages/cli/src/exit-codes.ts";
+import { Fault, faultCodes, getTraits, type FaultCode } from "@cocoon/core";
+import { findOciCode } from "../../packages/registry/src/oci-fault.ts";
+import { exitCode, exitCodeMeanings } from "../../packages/cli/src/run-cli.ts";
 import type { Generator } from "./generator.ts";
 import { code, notice, table } from "./markdown.ts";
 
@@ -17,9 +17,9 @@ const meanings: Readonly<Record<FaultCode, string>> = {
   badRequest: "The request makes no sense as it is",
   unauthorized: "Who are you? No credentials, or wrong ones",
   forbidden: "Known, but not allowed",
-  notFound: "Asked, and it is not there: gone for sure",
+  notFound: "The authority answered that it does not exist",
   methodNotAllowed: "This resource does not know that verb",
-  conflict: "Somebody else changed it, or its state does not allow this now",
+  conflict: "Another client changed it, or its state does not allow this now",
   alreadyExists: "The name is taken",
   gone: "Too old: begin again from a fresh list",
   preconditionFailed: "It exists, but does not fit (another CPU, a newer format, another digest)",
@@ -28,7 +28,8 @@ const meanings: Readonly<Record<FaultCode, string>> = {
   rangeNotSatisfiable: "A part that does not exist was asked for",
   invalid: "A field is wrong; the message names it and what would be right",
   tooManyRequests: "Slow down; `Retry-After` says how long",
-  internal: "A mistake of ours, or something nobody thought of",
+  internal: "A mistake of ours, or a case that is not handled",
+  damaged: "Stored data is incomplete: a manifest refers to a config or blob that is missing",
   notSupported: "This backend or node cannot do it",
   unavailable: 'Could not ask: the other side does not answer. Never taken for "not there"',
   timeout: 'No answer in time. Never taken for "not there"',
@@ -37,12 +38,12 @@ const meanings: Readonly<Record<FaultCode, string>> = {
 
 function page(): string {
   const faults = faultCodes.map((fault) => {
-    const { status, reason, retry } = traitsOf(fault);
+    const { status, reason, retry } = getTraits(fault);
     return [
       code(fault),
       String(status),
       code(reason),
-      code(ociCodeOf(new Fault(fault, ""))),
+      code(findOciCode(new Fault(fault, ""))),
       retry ? "yes" : "no",
       meanings[fault],
     ];
@@ -74,8 +75,8 @@ has one for the case; the column above is what a fault from elsewhere is called.
 |---|---|
 | \`kubectl apply\` of a broken object | the API server's schema and rules first, then the webhook: every broken field in one answer |
 | a pod that may not be a machine | HTTP 403, 409, 422 or 503 from the webhook, with the field and the fix, or the holder of the name |
-| a set or a hibernation in trouble | condition \`Degraded\` or \`Ready\` with reason and message, and an [event](events.md) |
-| a machine in trouble | pod annotation \`vm.cocoonstack.io/lifecycle-state-message\`, and an event |
+| a set or a hibernation in problem | condition \`Degraded\` or \`Ready\` with reason and message, and an [event](events.md) |
+| a machine in problem | pod annotation \`vm.cocoonstack.io/lifecycle-state-message\`, and an event |
 | \`kubectl exec\` | the command's own exit code; a Kubernetes Status where there was none |
 | the registry | \`{"errors":[{"code":"…","message":"…","detail":…}]}\` |
 

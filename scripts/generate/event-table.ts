@@ -28,30 +28,34 @@ export const eventSources: readonly EventSource[] = [
     on: "pods",
     directories: ["packages/vk/src"],
     events: [
-      normal("Hibernated", "The machine sleeps; the message names the digest."),
+      normal("Hibernated", "The machine is hibernated; the message names the digest."),
       normal("Woken", "The machine was restored from that digest."),
+      normal("ModeResolved", "The set names no mode and its image is not a snapshot: the image boots."),
+      normal("MachineLocal", "A machine that ran before its memory and disks were here has all of them now."),
+      normal(
+        "WakePullsAll",
+        "The machine runs only after its whole snapshot was pulled; the message says why.",
+      ),
       normal("PostCloneSucceeded", "A cloned guest without agent was given its own identity."),
+      normal(
+        "ResumedAfterRestart",
+        "vk-cocoon was restarted in the middle of a hibernation, an identity change or a start, and continues it.",
+      ),
       normal("Killing", "A livenessProbe failed often enough: the machine is reset in place."),
       warning("Unhealthy", "A livenessProbe failed once more."),
-      warning(
-        "HibernateSnapshotFailed",
-        "Saving failed. The guest goes on; it is tried again.",
-        "Hibernate${reason}Failed",
-      ),
+      warning("HibernateSnapshotFailed", "Saving failed. The guest continues; it is retried."),
       warning(
         "HibernatePushFailed",
-        "The registry did not take the snapshot. The guest goes on; it is tried again with a new save.",
-        "Hibernate${reason}Failed",
+        "The registry did not take the snapshot. The guest continues; it is retried with a new save.",
       ),
       warning(
         "HibernateRemoveFailed",
         "The snapshot is safe, but the VM could not be removed; it is tried again.",
-        "Hibernate${reason}Failed",
       ),
       warning("HibernateUnsupported", "No registry is configured: set OCI_REGISTRY or EPOCH_URL."),
       warning(
         "HibernateEvidenceUnavailable",
-        "The node on which the machine slept has not confirmed that its VM is gone. Bring that node back, or fence it with the taint node.kubernetes.io/out-of-service.",
+        "The node that hibernated the machine has not confirmed that its VM is gone, or another node is restoring it. Bring that node back, or fence it with the taint node.kubernetes.io/out-of-service.",
       ),
       warning(
         "HibernateEvidenceFailed",
@@ -75,6 +79,44 @@ export const eventSources: readonly EventSource[] = [
         "VMGone",
         "The VM is not on the node any more and no snapshot of it sleeps. Nothing is booted in its place.",
       ),
+      warning(
+        "SnapshotDamaged",
+        "The manifest of the hibernated snapshot is there, but its config or a blob is missing. Restore the registry's storage; nothing is booted in its place.",
+      ),
+      warning(
+        "ForeignSnapshotKept",
+        "Tag hibernate names a snapshot that the running VM was not restored from. It is kept; release it, or restore it under another name.",
+      ),
+      warning(
+        "SnapshotOwnedByOther",
+        "The snapshot of that name belongs to a machine of another namespace. Choose another name.",
+      ),
+      warning(
+        "VMOwnedByOther",
+        "The VM of that name on the node belongs to a machine of another namespace. Choose another name.",
+      ),
+      warning(
+        "SnapshotListFailed",
+        "ConfigMap cocoon-vm-snapshots could not be written, so readers of the older API do not see the machine as it is.",
+      ),
+      warning(
+        "SnapshotSizeKept",
+        "The machine continues from a snapshot and keeps its size; the message says what differs from the pod's request.",
+      ),
+      warning(
+        "RestartCooldown",
+        "The VM did not stay up after several starts. The pod is Failed; VM and disk are kept, and the machine's next pod starts it again.",
+      ),
+      warning("RestartFailed", "The VM could not be started several times in a row. As RestartCooldown."),
+      warning("WakeIPWaitTimeout", "The woken guest has no address yet. It becomes ready when it has one."),
+      warning(
+        "PostCloneIPWaitTimeout",
+        "The cloned guest has no address yet. It becomes ready when it has one.",
+      ),
+      warning(
+        "PostCloneExecAttemptFailed",
+        "The first attempt to give a cloned guest its identity failed; more follow.",
+      ),
       warning("StaticVmIncomplete", "A static machine without address or id."),
       warning("WindowsStaticIPFailed", "The fixed address could not be set over the serial console."),
       warning(
@@ -91,13 +133,13 @@ export const eventSources: readonly EventSource[] = [
       {
         ...normal(
           "ProviderCreateSuccess",
-          "The pod's machine is under way. Likewise ProviderUpdateSuccess and ProviderDeleteSuccess.",
+          "The pod's machine is under way. Likewise ProviderUpdateSuccess, ProviderDeleteSuccess and ProviderDisappearedSuccess.",
         ),
         madeBy: "Provider${what}Success",
       },
       warning(
         "ProviderCreateFailed",
-        "A step for the pod failed and is tried again. Likewise ProviderUpdateFailed and ProviderDeleteFailed.",
+        "A step for the pod failed and is tried again. Likewise ProviderUpdateFailed, ProviderDeleteFailed and ProviderDisappearedFailed.",
         "Provider${what}Failed",
       ),
       warning(
@@ -105,6 +147,7 @@ export const eventSources: readonly EventSource[] = [
         "The pod does not fit on the node; likewise OutOfmemory and OutOfpods. The pod is Failed.",
         "OutOf${resource}",
       ),
+      warning("NodePorts", "A host port that the pod asks for is in use on the node. The pod is Failed."),
       warning(
         "MandatoryConfigMapNotFound",
         "A ConfigMap, Secret or key that the pod's environment needs is missing; the pod waits. Optional… is the same for one that may be missing.",
@@ -154,19 +197,39 @@ export const eventSources: readonly EventSource[] = [
         "The set is not asleep after its time; the message names the machines that are waited for. It goes on trying.",
       ),
       warning(
+        "NodeUnavailable",
+        "The node that holds the VM of a machine without a pod takes no pods now. Nothing is booted in its place unless annotation boot-fresh names its pod.",
+      ),
+      warning(
         "SnapshotMissing",
-        "A machine reports that it sleeps, but its tag hibernate is not in the registry. Nothing is booted in its place.",
+        "A machine is hibernated or to be restored, but its tag hibernate is not in the registry. Nothing is booted in its place unless annotation boot-fresh names its pod.",
+      ),
+      warning(
+        "SnapshotExists",
+        "A machine failed, and its tag hibernate may hold its state. It is not replaced unless annotation boot-fresh names its pod.",
+      ),
+      warning(
+        "SnapshotKept",
+        "Tag hibernate of a running machine is kept: the machine is not known to be restored from it. Condition SnapshotsKept names it.",
       ),
       warning(
         "SnapshotMismatch",
-        "A machine sleeps in another snapshot than its tag hibernate names; somebody else wrote the tag.",
+        "A machine sleeps in another snapshot than its tag hibernate names; another writer changed the tag.",
       ),
-      warning("NameConflict", "A machine name of the set is held by somebody else."),
+      warning("NameConflict", "A machine name of the set is held by another owner."),
       warning("InvalidNames", "Machine names of the set are too long or ambiguous."),
       warning("DuplicateMain", "Another pod is labelled as the main agent; remove it or its labels."),
       warning(
         "SourceNotGranted",
         "spec.agent.from names a set of another namespace which has no CocoonSnapshotGrant for it.",
+      ),
+      warning(
+        "SnapshotKept",
+        "A snapshot is kept although the machine runs: it is not known that the machine was restored from it. Remove it with cocoonctl snapshot rm when it is not needed.",
+      ),
+      warning(
+        "SnapshotExists",
+        "A machine failed and is not rebuilt, because a snapshot of it exists or could not be looked up; the message says what to do.",
       ),
       warning("WakeNoCapacity", "No node has room for a machine that should wake."),
       warning("RegistryUnavailable", "The registry does not answer; nothing that depends on it is done."),
@@ -187,12 +250,16 @@ export const eventSources: readonly EventSource[] = [
       warning("HibernateTimedOut", "It did not sleep in time (spec.timeout, 3m)."),
       warning("WakeTimedOut", "It did not wake in time (spec.timeout, 5m)."),
       warning("HibernationFailed", "The attempt failed; the message says why."),
+      warning(
+        "SnapshotKept",
+        "A snapshot is kept although the machine runs: it is not known that the machine was restored from it. Remove it with cocoonctl snapshot rm when it is not needed.",
+      ),
     ],
   },
   {
     component: "cocoon-webhook",
     on: "the owner of a pod, or the pod",
-    directories: ["packages/webhook/src/handlers/announce.ts"],
+    directories: ["packages/webhook/src/endpoints.ts"],
     events: [
       warning(
         "WaitsForNode",
@@ -207,9 +274,12 @@ export const notEvents: ReadonlySet<string> = new Set([
   "AllAsleep",
   "ContainersNotReady",
   "ExitCode",
+  "Hibernating",
   "InternalError",
   "KubeletReady",
+  "NoProofOfDescent",
   "NonZeroExitCode",
+  "NoneKept",
   "NotWanted",
   "ProviderNotHealthy",
   "WaitingForMachines",

@@ -33,7 +33,7 @@ function section({ component, on, events }: EventSource): string {
   return `\n## ${component}: ${on}\n\n${table(["Reason", "Type", "Meaning"], rows)}`;
 }
 
-function sourceOf(place: string): string {
+function formatSource(place: string): string {
   const files = place.endsWith(".ts") ? [place] : globSync(`${place}/**/*.ts`, { cwd: root });
   return files
     .filter((file) => !/\.test\.ts$|\/testing\//.test(file))
@@ -41,12 +41,13 @@ function sourceOf(place: string): string {
     .join("\n");
 }
 
-const literal = /(?:\breason:\s*|\btrouble\(\s*|\btell\(\s*"(?:Normal|Warning)",\s*)"([A-Z][A-Za-z]+)"/g;
+const literal =
+  /(?:\breason:\s*|\bproblem\(\s*|\b(?:tell|emit)\(\s*"(?:Normal|Warning)",\s*)"([A-Z][A-Za-z]+)"/g;
 
 /** A reason that no source writes, or one that is not in the table, stops the generation. */
 function assertComplete(): void {
   for (const { directories, component, on, events } of eventSources) {
-    const text = directories.map(sourceOf).join("\n");
+    const text = directories.map(formatSource).join("\n");
     for (const { reason, madeBy } of events)
       if (!text.includes(madeBy ?? `"${reason}"`))
         throw new Error(`${component} writes no event ${reason} on ${on}`);

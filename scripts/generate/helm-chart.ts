@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import * as z from "zod";
-import { documents, heading } from "./documents.ts";
+import { documents, heading, yamlStyle } from "./documents.ts";
 import type { Generator } from "./generator.ts";
 import { helmTemplate, slot } from "./helm-template.ts";
 import { buildKustomization, readManifests, type Manifest } from "./kustomize.ts";
@@ -52,9 +52,16 @@ const templates: readonly Template[] = [
     when: 'and .Values.colocation.enabled (eq .Values.colocation.certificates "cert-manager")',
     objects: from("deploy/colocation-cert-manager"),
   },
+  { file: "gateway", when: ".Values.gateway.enabled", objects: from("deploy/gateway") },
+  { file: "dashboard", when: ".Values.dashboard.enabled", objects: from("deploy/dashboard") },
   { file: "vk", when: ".Values.vk.enabled", objects: from("deploy/vk") },
   {
     file: "registry",
+    when: 'and .Values.registry.enabled (eq .Values.registry.tls "built-in")',
+    objects: from("deploy/registry/overlays/built-in-certificates"),
+  },
+  {
+    file: "registry-plain-http",
     when: 'and .Values.registry.enabled (eq .Values.registry.tls "none")',
     objects: from("deploy/registry/overlays/plain-http"),
   },
@@ -70,6 +77,8 @@ const sections: Readonly<Record<string, string>> = {
   "cocoon-operator": "operator",
   "cocoon-webhook": "webhook",
   "cocoon-colocation": "colocation",
+  "cocoon-gateway": "gateway",
+  "cocoon-dashboard": "dashboard",
   epoch: "registry",
 };
 
@@ -127,7 +136,11 @@ const container = z.looseObject({
 const deployment = z.looseObject({
   replicas: z.number(),
   template: z.looseObject({
-    spec: z.looseObject({ containers: z.tuple([container]), volumes: z.array(z.unknown()).exactOptional() }),
+    spec: z.looseObject({
+      initContainers: z.array(container).exactOptional(),
+      containers: z.tuple([container]).rest(container),
+      volumes: z.array(z.unknown()).exactOptional(),
+    }),
   }),
 });
 
@@ -137,18 +150,23 @@ function withSlots(manifest: Manifest): object {
   if (manifest.kind !== "Deployment" || section === undefined) return manifest;
   const values = `.Values.${section}`;
   const { template, ...spec } = deployment.parse(manifest["spec"]);
-  const [program] = template.spec.containers;
+  const [program, ...sidecars] = template.spec.containers;
+  const image = {
+    image: slot.scalar('include "cocoon.image" .'),
+    imagePullPolicy: slot.scalar(".Values.image.pullPolicy"),
+  };
+  const { initContainers } = template.spec;
   const asksRegistry = ["operator", "webhook"].includes(section);
   const pod = {
     ...template.spec,
     imagePullSecrets: slot.optional(".Values.imagePullSecrets"),
     nodeSelector: slot.optional(`${values}.nodeSelector`),
     tolerations: slot.optional(`${values}.tolerations`),
+    ...(initContainers ? { initContainers: initContainers.map((each) => ({ ...each, ...image })) } : {}),
     containers: [
       {
         ...program,
-        image: slot.scalar('include "cocoon.image" .'),
-        imagePullPolicy: slot.scalar(".Values.image.pullPolicy"),
+        ...image,
         env: [
           ...program.env.filter(
             ({ name }) => !asksRegistry || !["OCI_REGISTRY", "EPOCH_TOKEN"].includes(name),
@@ -159,6 +177,7 @@ function withSlots(manifest: Manifest): object {
         resources: slot.yaml(`${values}.resources`),
         ...(asksRegistry ? listWith("volumeMounts", program.volumeMounts, "cocoon.registryMounts") : {}),
       },
+      ...sidecars.map((each) => ({ ...each, ...image })),
     ],
     ...(asksRegistry ? listWith("volumes", template.spec.volumes, "cocoon.registryVolumes") : {}),
   };
@@ -195,13 +214,22 @@ function withStorage(manifest: Manifest): object {
 
 /** Replicas and resources of a Deployment, as its manifest has them. */
 function defaults(name: string): { readonly replicas: number; readonly resources: string } {
-  const directories = ["deploy/operator", "deploy/webhook/base", "deploy/colocation", "deploy/registry/base"];
+  const directories = [
+    "deploy/operator",
+    "deploy/webhook/base",
+    "deploy/colocation",
+    "deploy/gateway",
+    "deploy/dashboard",
+    "deploy/registry/base",
+  ];
   const found = directories
     .flatMap((directory) => from(directory)())
     .find(({ kind, metadata }) => kind === "Deployment" && metadata.name === name);
   const { replicas, template } = deployment.parse(found?.["spec"]);
   return {
     replicas,
-    resources: stringify(template.spec.containers[0].resources).trimEnd().replaceAll("\n", "\n    "),
+    resources: stringify(template.spec.containers[0].resources, yamlStyle)
+      .trimEnd()
+      .replaceAll("\n", "\n    "),
   };
 }

@@ -8,22 +8,22 @@ import { documents } from "./documents.ts";
 export type Slot = `@@${SlotKind} ${string}@@`;
 type SlotKind = "scalar" | "yaml" | "optional" | "items" | "include";
 
-const slotOf =
+const findSlot =
   (kind: SlotKind) =>
   (expression: string): Slot =>
     `@@${kind} ${expression}@@`;
 
 export const slot = {
   /** `key: {{ … }}` */
-  scalar: slotOf("scalar"),
+  scalar: findSlot("scalar"),
   /** `key:` with the value below it. */
-  yaml: slotOf("yaml"),
+  yaml: findSlot("yaml"),
   /** `key:` with the value below it, or nothing at all when it is empty. */
-  optional: slotOf("optional"),
+  optional: findSlot("optional"),
   /** As an element of a list: the value's elements, which may be none. */
-  items: slotOf("items"),
+  items: findSlot("items"),
   /** As `optional`, of a named template's text. */
-  include: slotOf("include"),
+  include: findSlot("include"),
 };
 
 export function helmTemplate(objects: readonly object[], condition: string): string {

@@ -57,6 +57,16 @@ colocation:
   certificates: built-in
 ${common("cocoon-colocation")}
 
+# Sandboxes for the E2B SDKs. Set GATEWAY_DOMAIN and a certificate in env: docs/gateway.md.
+gateway:
+  enabled: false
+${common("cocoon-gateway")}
+
+# The web page. It listens on the pod's loopback: kubectl -n cocoon-system port-forward deploy/cocoon-dashboard 8750
+dashboard:
+  enabled: true
+${common("cocoon-dashboard")}
+
 # The account and rights of VM hosts; vk-cocoon itself runs on them, under systemd.
 vk:
   enabled: true
@@ -64,11 +74,12 @@ vk:
 # epoch, the registry of snapshots. Without it set ociRegistry.
 registry:
   enabled: true
-  # none: plain HTTP on port 8080 inside the cluster. cert-manager: TLS on port 8443.
-  tls: none
+  # built-in: TLS on port 8443, certificate made and renewed in the registry's pod. cert-manager: TLS on port 8443.
+  # none: plain HTTP on port 8080, for networks that are encrypted otherwise.
+  tls: built-in
   # What clients show. Empty: made at the first installation and kept in the Secret epoch-token.
   token: ""
-  # true: the Secret epoch-token (key token) is made by somebody else.
+  # true: the Secret epoch-token (key token) is made by another tool.
   existingTokenSecret: false
   storage:
     size: 100Gi

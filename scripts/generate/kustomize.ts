@@ -8,6 +8,9 @@ import { applyJsonPatch, type JsonPatchOperation } from "@cocoon/core/json-patch
 import { parse, parseAllDocuments } from "yaml";
 import * as z from "zod";
 
+/** kubectl and Helm read YAML 1.1, in which 0440 is an octal number. */
+const kubernetesYaml = { version: "1.1" } as const;
+
 export interface Manifest {
   readonly apiVersion: string;
   readonly kind: string;
@@ -74,7 +77,7 @@ function readRoot(directory: string): Kustomization {
     .map((name) => join(directory, name))
     .find((each) => existsSync(each));
   if (path === undefined) throw new Error(`${directory} holds no kustomization`);
-  const read = kustomization.safeParse(parse(readFileSync(path, "utf8")));
+  const read = kustomization.safeParse(parse(readFileSync(path, "utf8"), kubernetesYaml));
   if (read.success) return read.data;
   throw new Error(`${relative(".", path)}: ${z.prettifyError(read.error)}`);
 }
@@ -84,17 +87,17 @@ function readResource(path: string): Manifest[] {
 }
 
 export function readManifests(path: string): Manifest[] {
-  return parseAllDocuments(readFileSync(path, "utf8"))
+  return parseAllDocuments(readFileSync(path, "utf8"), kubernetesYaml)
     .map((document) => document.toJS() as unknown)
     .map((object) => manifestSchema.parse(object));
 }
 
-export function identityOf({ apiVersion, kind, metadata }: Manifest): string {
+export function readIdentity({ apiVersion, kind, metadata }: Manifest): string {
   return [apiVersion, kind, metadata.namespace ?? "", metadata.name].join("/");
 }
 
 function assertDistinct(objects: readonly Manifest[], directory: string): void {
-  const identities = objects.map(identityOf);
+  const identities = objects.map(readIdentity);
   const twice = identities.filter((identity, index) => identities.indexOf(identity) !== index);
   if (twice.length > 0) throw new Error(`${directory} names twice: ${twice.join(", ")}`);
 }
@@ -103,7 +106,7 @@ function applyPatch(
   objects: readonly Manifest[],
   { target, patch }: Kustomization["patches"][number],
 ): Manifest[] {
-  const content: unknown = parse(patch);
+  const content: unknown = parse(patch, kubernetesYaml);
   const matches = ({ kind, metadata }: Manifest) => kind === target.kind && metadata.name === target.name;
   if (deletion.safeParse(content).success) return objects.filter((object) => !matches(object));
   if (!Array.isArray(content))

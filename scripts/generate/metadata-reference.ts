@@ -1,11 +1,11 @@
 /** docs/contract.md: every label, annotation, taint and finalizer with its writer and readers. */
-import { keyCatalogue, type KeyEntry } from "@cocoon/contract/key-catalogue";
 import type { Generator } from "./generator.ts";
+import { keyTable, type KeyEntry } from "./key-table.ts";
 
 export const metadataReference: Generator = {
   name: "metadata reference",
   owns: ["docs/contract.md"],
-  generate: () => [{ path: "docs/contract.md", content: page(keyCatalogue()) }],
+  generate: () => [{ path: "docs/contract.md", content: page(keyTable()) }],
 };
 
 const intro = `<!-- Generated from packages/contract by npm run generate. Do not edit. -->
@@ -23,6 +23,7 @@ const headings: Readonly<Record<KeyEntry["on"], string>> = {
   CocoonHibernation: "CocoonHibernations",
   workload: "Deployments, StatefulSets and ReplicaSets",
   ConfigMap: "ConfigMaps of the webhook",
+  Secret: "Secrets of the gateway",
 };
 
 function page(entries: readonly KeyEntry[]): string {

@@ -2,14 +2,14 @@
 import { createRegistry, type Registry } from "@cocoon/core";
 import { createColocationMetrics } from "../../packages/colocation/src/server/metrics.ts";
 import { createAdmissionMetrics } from "../../packages/kube/src/admission/metrics.ts";
-import { exportCertificateMetrics } from "../../packages/kube/src/certificates/metrics.ts";
+import { exportCertificateMetrics } from "../../packages/kube/src/certificates/serving-certificates.ts";
 import { controllerMetrics } from "../../packages/kube/src/controller/controller-metrics.ts";
 import { eventCounter } from "../../packages/kube/src/controller/event-recorder.ts";
 import { statusGauge } from "../../packages/kube/src/controller/leader-election.ts";
-import { requestMetrics } from "../../packages/kube/src/request-metrics.ts";
+import { requestMetrics } from "../../packages/kube/src/client/calls.ts";
 import { operatorMetrics } from "../../packages/operator/src/metrics.ts";
 import { exportPhaseGauges } from "../../packages/operator/src/phase-gauges.ts";
-import { metricsOf } from "../../packages/registry/src/open-services.ts";
+import { createMetrics } from "../../packages/registry/src/open-services.ts";
 import { createVkMetrics } from "../../packages/vk/src/metrics.ts";
 import { createUsageMetrics } from "../../packages/vk/src/usage-metrics.ts";
 import { createWebhookMetrics } from "../../packages/webhook/src/metrics.ts";
@@ -63,7 +63,7 @@ const services: readonly Service[] = [
     where: "`VK_METRICS_ADDR`",
     fill: (registry) => {
       createVkMetrics(registry);
-      createUsageMetrics(registry, { seats: () => [], rootDirectory: "/" } as never);
+      createUsageMetrics(registry, { machines: () => [], rootDirectory: "/" } as never);
       controllers(registry);
     },
   },
@@ -104,7 +104,12 @@ const services: readonly Service[] = [
     name: "epoch",
     where: "`--health-addr`",
     fill: () => undefined,
-    own: () => metricsOf({ openSessions: 0 }).registry,
+    own: () =>
+      createMetrics({
+        uploads: { openSessions: 0, heldBytes: 0 },
+        scrubber: { totals: { blobs: 0, damaged: 0, repaired: 0 } },
+        damaged: { size: 0 },
+      }).registry,
   },
 ];
 
@@ -117,7 +122,7 @@ async function section({ name, where, fill, own }: Service): Promise<string> {
     .map((metric) => [
       code(metric.name),
       String(metric.type),
-      labelsOf(registry, metric.name).map(code).join(", "),
+      listLabels(registry, metric.name).map(code).join(", "),
       metric.help,
     ])
     .toSorted(([left = ""], [right = ""]) => (left < right ? -1 : 1));
@@ -125,7 +130,7 @@ async function section({ name, where, fill, own }: Service): Promise<string> {
 }
 
 /** prom-client keeps them on the metric, but does not report them. */
-function labelsOf(registry: Registry, name: string): readonly string[] {
+function listLabels(registry: Registry, name: string): readonly string[] {
   const metric: unknown = registry.getSingleMetric(name);
   const names = (metric as { readonly labelNames?: readonly string[] } | undefined)?.labelNames;
   return names ?? [];

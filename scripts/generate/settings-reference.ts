@@ -1,6 +1,8 @@
 /** docs/reference/settings.md: every variable and flag of every service, from the tables that read them. */
-import { defaultText, envNamesOf, flagOf, type Option, type Options, type Program } from "@cocoon/core";
+import { defaultText, getEnvNames, getFlagName, type Option, type Options, type Program } from "@cocoon/core";
 import { colocationProgram } from "../../packages/colocation/src/config.ts";
+import { gatewayProgram } from "../../packages/gateway/src/config.ts";
+import { dashboardProgram } from "../../packages/dashboard/src/config.ts";
 import { operatorProgram } from "../../packages/operator/src/config.ts";
 import { serveProgram } from "../../packages/registry/src/config.ts";
 import { vkProgram } from "../../packages/vk/src/config.ts";
@@ -13,6 +15,8 @@ const programs: readonly Program<Options>[] = [
   operatorProgram,
   webhookProgram,
   colocationProgram,
+  gatewayProgram,
+  dashboardProgram,
   serveProgram,
 ];
 
@@ -36,7 +40,7 @@ are shown as \`***\`). Secrets belong in variables, not in flags, which other us
 
 function section({ name, summary, options }: Program<Options>): string {
   const rows = Object.entries(options).map(([key, option]) => [
-    code(`--${flagOf(key, option)}`),
+    code(`--${getFlagName(key, option)}`),
     documentedVariables(key, option).map(code).join(", "),
     code(defaultText(option)),
     `${option.description}${option.secret ? " (secret)" : ""}`,
@@ -47,5 +51,5 @@ function section({ name, summary, options }: Program<Options>): string {
 
 /** The documented names; the mechanical one only where there is no other. */
 function documentedVariables(key: string, option: Option): readonly string[] {
-  return option.env ?? envNamesOf(key, option);
+  return option.env ?? getEnvNames(key, option);
 }

@@ -51,7 +51,7 @@ const namespace = {
     labels: {
       "app.kubernetes.io/name": systemNamespace,
       "app.kubernetes.io/part-of": "cocoon",
-      "pod-security.kubernetes.io/enforce": "restricted",
+      "pod-security.kubernetes.io/enforce": "baseline", // what the Go programs need, which may run here too
       "pod-security.kubernetes.io/warn": "restricted",
     },
   },

@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { runCommand } from "@cocoon/testkit";
-import { blocksOf, type Block } from "../markdown.ts";
+import { listBlocks, type Block } from "../markdown.ts";
 import { root } from "./home.ts";
 
 /** Command lines of documents that no test runs, each with the reason. */
@@ -18,8 +18,8 @@ interface Step extends Block {
   readonly expected: readonly string[];
 }
 
-function stepsOf(document: string): Step[] {
-  const blocks = blocksOf(document);
+function listSteps(document: string): Step[] {
+  const blocks = listBlocks(document);
   return blocks.flatMap((block, index) => {
     if (block.language !== "sh") return [];
     const next = blocks[index + 1];
@@ -46,7 +46,7 @@ export async function runDocument(
   env: Readonly<Record<string, string>>,
   part: Part = [0],
 ): Promise<void> {
-  const steps = stepsOf(document).slice(...part);
+  const steps = listSteps(document).slice(...part);
   assert.ok(steps.length > 0, `${document} has no sh blocks`);
   const script = steps.map(({ line, script: text }) => `echo "${mark}${line}"\n${text}\n`).join("");
   const ran = await runCommand("bash", ["-euo", "pipefail", "-c", script], {

@@ -6,7 +6,9 @@ import { join } from "node:path";
 import { clusterLayout, markedProcesses } from "@cocoon/controlplane";
 import { sleep } from "@cocoon/core";
 import { eventually, runCommand, testBinaries } from "@cocoon/testkit";
-import { openImageLibrary, openQemuRuntime, openUserNetwork, type VmState } from "@cocoon/vm";
+import { openImageLibrary } from "@cocoon/images";
+import { openQemuRuntime, openUserNetwork } from "@cocoon/qemu";
+import type { VmState } from "@cocoon/vm";
 
 export const convergeMs = 240_000;
 

@@ -14,7 +14,7 @@ export interface GoProgram {
   /** Directory of go.mod. */
   readonly directory: string;
   readonly package: string;
-  /** Build tags that leave out what nobody here uses. */
+  /** Build tags that leave out what is not used here. */
   readonly tags?: string;
   /** Sources in the directory whose change means a new build, beside go.mod and go.sum. */
   readonly sources?: readonly string[];

@@ -25,6 +25,11 @@ test("a dry run prints every command and touches nothing (golden; UPDATE_GOLDEN=
     colocation: 9443,
     colocationHealth: 8000,
     colocationMetrics: 8082,
+    dashboard: 8750,
+    dashboardHealth: 8751,
+    metricsServer: 4443,
+    gateway: 3000,
+    gatewayHealth: 3001,
   };
   await mkdir(join(directory.path, "parts"));
   await writeFile(
@@ -33,7 +38,10 @@ test("a dry run prints every command and touches nothing (golden; UPDATE_GOLDEN=
   );
   process.env["COCOON_CACHE"] = "/cache";
   process.env["PATH"] = "/bin";
-  const script = await dryRunScript(directory.path, { settings: { auditLog: true, aggregation: true } });
+  const script = await dryRunScript(directory.path, {
+    settings: { auditLog: true, aggregation: true },
+    partSettings: { metricsServer: true, legacy: true },
+  });
   const text = script
     .replaceAll(directory.path, "/state")
     .replaceAll(homedir(), "~")

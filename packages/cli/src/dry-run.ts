@@ -5,7 +5,7 @@ import { shellCommand, shellWord } from "./shell-words.ts";
 
 export async function dryRunScript(
   directory: string,
-  settings: Pick<PlatformRequest, "apiserverPort" | "settings" | "bare">,
+  settings: Pick<PlatformRequest, "apiserverPort" | "settings" | "bare" | "partSettings">,
 ): Promise<string> {
   const binaries = cachedBinaries(defaultCacheRoot(process.env));
   const components = await planComponents({ directory, binaries, ...settings });

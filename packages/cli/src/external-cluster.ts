@@ -1,7 +1,7 @@
-/** A cluster that exists elsewhere: remembered by kubeconfig and context, asked before it is believed. */
+/** A cluster that exists elsewhere: remembered by kubeconfig and context, contacted before it is used. */
 import { rm } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { Fault, toFault, tryReadFile, writeFileAtomically } from "@cocoon/core";
+import { toFault, tryReadJson, writeFileAtomically } from "@cocoon/core";
 import { openKubeClient } from "@cocoon/kube";
 import * as z from "zod";
 
@@ -10,15 +10,11 @@ const externalSchema = z.object({
   kubeconfig: z.string(),
   context: z.string().optional(),
 });
-export interface ExternalCluster {
-  readonly server: string;
-  readonly kubeconfig: string;
-  readonly context?: string;
-}
+export type ExternalCluster = Readonly<z.infer<typeof externalSchema>>;
 
 export interface ClusterChoice {
-  readonly kubeconfig?: string;
-  readonly context?: string;
+  readonly kubeconfig?: string | undefined;
+  readonly context?: string | undefined;
 }
 
 function recordPath(directory: string): string {
@@ -26,14 +22,7 @@ function recordPath(directory: string): string {
 }
 
 export async function readExternalCluster(directory: string): Promise<ExternalCluster | undefined> {
-  const text = await tryReadFile(recordPath(directory));
-  if (text === undefined) return undefined;
-  try {
-    const { server, kubeconfig, context } = externalSchema.parse(JSON.parse(text));
-    return { server, kubeconfig, ...(context === undefined ? {} : { context }) };
-  } catch (error) {
-    throw new Fault("invalid", `${recordPath(directory)} is damaged; remove that one file`, { cause: error });
-  }
+  return tryReadJson(recordPath(directory), externalSchema, "remove that one file");
 }
 
 export async function writeExternalCluster(directory: string, cluster: ExternalCluster): Promise<void> {
@@ -46,7 +35,7 @@ export async function forgetExternalCluster(directory: string): Promise<void> {
 
 const versionSchema = z.object({ gitVersion: z.string() });
 
-/** Opens the cluster and asks its version; any mistake in the kubeconfig or on the way is one clear error. */
+/** Opens the cluster and reads its version; a mistake in the kubeconfig or on the way is one clear error. */
 export async function askCluster(
   choice: ClusterChoice,
   signal: AbortSignal,

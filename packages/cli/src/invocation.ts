@@ -5,7 +5,6 @@ export function isKubectlPlugin(program: string = process.argv[1] ?? ""): boolea
   return /^kubectl(-|_complete-)cocoon/.test(basename(program));
 }
 
-/** As people type it. */
 export function commandName(program?: string): string {
   return isKubectlPlugin(program) ? "kubectl cocoon" : "cocoonctl";
 }

@@ -4,6 +4,11 @@
  */
 import { commandName } from "./invocation.ts";
 
+// The reader of a pipe may end first (`cocoonctl get | head`): that is no error.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EPIPE") throw error;
+});
+
 const name = commandName();
 if (process.argv.length === 3 && process.argv[2] === "--version") {
   const { versionText } = await import("@cocoon/core/version");
@@ -11,5 +16,5 @@ if (process.argv.length === 3 && process.argv[2] === "--version") {
 } else {
   const { buildProgram } = await import("./program.ts");
   const { runCli } = await import("./run-cli.ts");
-  await runCli(buildProgram(name));
+  await runCli(await buildProgram(name, process.argv.slice(2)));
 }

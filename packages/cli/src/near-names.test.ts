@@ -31,7 +31,7 @@ test("near names come nearest first, far ones not at all", () => {
   assert.deepEqual(nearNames("dmeo", names), ["demo"]);
   assert.deepEqual(nearNames("prod", names), ["production"], "a beginning counts");
   assert.deepEqual(nearNames("zzz", names), []);
-  assert.deepEqual(nearNames("x".repeat(10_000), names), [], "nobody types that");
+  assert.deepEqual(nearNames("x".repeat(10_000), names), [], "too long to be a typed name");
   assert.equal(didYouMean("dmeo", names), "; did you mean demo?");
   assert.equal(didYouMean("zzz", names), "");
 });

@@ -1,4 +1,4 @@
-/** Names that somebody who typed another one may have meant. */
+/** Names that are near to one that a user typed. */
 
 /** How many letters must be changed, added, taken away or swapped with their neighbour to get from one to the other. */
 export function editDistance(left: string, right: string): number {

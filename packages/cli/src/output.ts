@@ -10,11 +10,10 @@ export function readFormat(text: string, allowed: readonly OutputFormat[] = outp
   throw new Fault("badRequest", `-o ${text}: use ${allowed.join(", ")}`);
 }
 
-/** The text of a value in a format for programs. */
 export async function serialize(format: "json" | "yaml", value: unknown): Promise<string> {
   if (format === "json") return `${JSON.stringify(value, null, 2)}\n`;
   const { stringify } = await import("yaml");
-  return stringify(value, { aliasDuplicateObjects: false, lineWidth: 0 });
+  return stringify(value, { aliasDuplicateObjects: false, lineWidth: 0, compat: "yaml-1.1" });
 }
 
 /** `managedFields` is of no use to readers and longer than the rest. */

@@ -9,41 +9,43 @@ import {
   describeControlPlane,
   planControlPlane,
   prepareControlPlane,
-  type Binaries,
+  resolveBinaries,
   type Component,
   type PreparedControlPlane,
   type PrepareOptions,
 } from "@cocoon/controlplane";
+import { Fault } from "@cocoon/core";
 import { readExternalCluster } from "./external-cluster.ts";
-import type { Environment } from "./home.ts";
-import { knownParts, plannedParts, prepareParts, type PartsRequest } from "./parts/parts.ts";
+import { homeDirectory, type Environment, type HomeOptions } from "./home.ts";
+import type { PartSettings } from "./parts/part.ts";
+import { knownParts, partsDirectory, plannedParts, prepareParts, type PartsRequest } from "./parts/parts.ts";
+import { supervisorPart } from "./parts/supervisor-part.ts";
 
 export interface Platform {
   readonly directory: string;
-  /** URL of the Kubernetes API. */
   readonly server: string;
   /** The file that reaches it, and its context where that is not the current one. */
   readonly kubeconfig: string;
-  readonly context?: string;
+  readonly context?: string | undefined;
   readonly components: readonly Component[];
 }
 
 export interface PlatformRequest extends PrepareOptions {
-  /** Only the control plane, without the parts of Cocoon. */
   readonly bare?: boolean;
+  readonly partSettings?: Partial<PartSettings>;
 }
 
 /** Makes the files and ports that the components need. Idempotent; disposing gives the port reservations back. */
 export async function preparePlatform(request: PlatformRequest): Promise<Platform & AsyncDisposable> {
   await using stack = new AsyncDisposableStack();
   const prepared = stack.use(await prepareControlPlane(request));
-  const parts = request.bare ? [] : await prepareParts(partsRequest(prepared, request.binaries), stack);
+  const parts = request.bare ? [] : await prepareParts(partsRequest(prepared, request), stack);
   const kept = stack.move();
   return {
     directory: request.directory,
     server: prepared.server,
     kubeconfig: prepared.layout.kubeconfig,
-    components: [...prepared.components, ...parts],
+    components: withSupervisor(request.directory, [...prepared.components, ...parts]),
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
 }
@@ -52,8 +54,8 @@ export async function preparePlatform(request: PlatformRequest): Promise<Platfor
 export async function planComponents(request: PlatformRequest): Promise<readonly Component[]> {
   await using stack = new AsyncDisposableStack();
   const planned = await planControlPlane(request);
-  const parts = request.bare ? [] : await plannedParts(partsRequest(planned, request.binaries), stack);
-  return [...planned.components, ...parts];
+  const parts = request.bare ? [] : await plannedParts(partsRequest(planned, request), stack);
+  return withSupervisor(request.directory, [...planned.components, ...parts]);
 }
 
 /** The platform that was brought up before in that directory, if any. Reads only. */
@@ -64,13 +66,39 @@ export async function knownPlatform(directory: string, env: Environment): Promis
   const described = await describeControlPlane(directory, binaries);
   if (!described) return undefined;
   const { server, layout, components } = described;
-  const parts = await knownParts(partsRequest(described, binaries));
-  return { directory, server, kubeconfig: layout.kubeconfig, components: [...components, ...parts] };
+  const parts = await knownParts(partsRequest(described, { binaries }));
+  return {
+    directory,
+    server,
+    kubeconfig: layout.kubeconfig,
+    components: withSupervisor(directory, [...components, ...parts]),
+  };
+}
+
+export async function requirePlatform(options: HomeOptions): Promise<Platform> {
+  const directory = homeDirectory(options, process.env);
+  const platform = await knownPlatform(directory, process.env);
+  if (platform) return platform;
+  throw new Fault("notFound", `no platform in ${directory}; bring one up with: npm run up`);
+}
+
+/** The one that matches the control plane. */
+export async function findKubectl(signal: AbortSignal): Promise<string> {
+  const cacheRoot = defaultCacheRoot(process.env);
+  const options = { cacheRoot, env: process.env, signal, installAllowed: false };
+  return (await resolveBinaries({ ...options, onProgress: () => undefined })).kubectl;
+}
+
+function withSupervisor(directory: string, supervised: readonly Component[]): readonly Component[] {
+  return [...supervised, supervisorPart({ directory, compiled: partsDirectory(directory), supervised })];
 }
 
 type Described = Pick<PreparedControlPlane, "layout" | "pki" | "server">;
 
-function partsRequest({ layout, pki, server }: Described, { kubectl }: Binaries): PartsRequest {
+function partsRequest(
+  { layout, pki, server }: Described,
+  { binaries: programs, partSettings: settings }: Pick<PlatformRequest, "binaries" | "partSettings">,
+): PartsRequest {
   const { directory, kubeconfig } = layout;
-  return { directory, pki, server, kubeconfig, kubectl, path: process.env["PATH"] ?? "" };
+  return { directory, pki, server, kubeconfig, programs, settings };
 }

@@ -5,17 +5,23 @@
 import { versionText } from "@cocoon/core/version";
 import { Command, CommanderError } from "commander";
 import { addCommands } from "./commands/index.ts";
-import { exitCodeText } from "./exit-codes.ts";
+import { exitCodeText } from "./run-cli.ts";
+
+export { visibleCommands } from "./command-spec.ts";
 
 export const description =
   "MicroVMs as Kubernetes pods: make machines, put them to sleep, wake them anywhere";
 
-export function buildProgram(name: string): Command {
+/** `argv`: the words after the program's name; without them all commands are there. */
+export async function buildProgram(name: string, argv: readonly string[] = []): Promise<Command> {
   const program = new Command(name)
     .description(description)
     .usage("<command> [options]")
     .option("--version", "version, revision and build time")
-    .option("--dir <path>", "where the platform of this machine lives (env COCOON_HOME)")
+    .option(
+      "--dir <path>",
+      "where the platform of this machine lives (default: COCOON_HOME, else ~/.local/state/cocoon)",
+    )
     .showHelpAfterError("(--help shows what there is)")
     .showSuggestionAfterError()
     .configureHelp({ showGlobalOptions: true })
@@ -27,6 +33,15 @@ export function buildProgram(name: string): Command {
     process.stdout.write(versionText(name));
     throw new CommanderError(0, "commander.version", "");
   });
-  addCommands(program);
+  await addCommands(program, argv);
+  stateFlagDefaults(program);
   return program;
+}
+
+/** A flag without a value is off unless it is given; every other option says its default itself. */
+function stateFlagDefaults(command: Command): void {
+  for (const option of command.options)
+    if (!option.required && !option.optional && !option.description.includes("(default"))
+      option.description += " (default: off)";
+  for (const each of command.commands) stateFlagDefaults(each);
 }

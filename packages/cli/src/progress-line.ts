@@ -27,8 +27,7 @@ export class ProgressLine implements Disposable {
     this.#last = text;
   }
 
-  /** A result: stays. */
-  say(text: string): void {
+  print(text: string): void {
     this.#clear();
     this.#result.write(`${text}\n`);
   }

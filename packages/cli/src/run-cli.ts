@@ -1,9 +1,29 @@
 /** Runs the command that was typed and turns what it throws into a message and an exit code. */
-import { isFault, messageOf } from "@cocoon/core/fault";
+import { isFault, getErrorMessage } from "@cocoon/core/fault";
 import { CommanderError, type Command } from "commander";
-import { exitCode } from "./exit-codes.ts";
 
-export { exitCode } from "./exit-codes.ts";
+/** What the program's exit code means. exec, ssh and kubectl pass the code of the command on. */
+export const exitCode = {
+  done: 0,
+  failed: 1,
+  usage: 2,
+  notRunning: 3,
+  timedOut: 4,
+  interrupted: 130,
+} as const;
+
+export const exitCodeMeanings: Readonly<Record<keyof typeof exitCode, string>> = {
+  done: "done",
+  failed: "failed",
+  usage: "called wrongly",
+  notRunning: "the platform of this machine is not running",
+  timedOut: "the time to wait was over; the request was submitted and will continue",
+  interrupted: "interrupted",
+};
+
+export const exitCodeText = Object.entries(exitCode)
+  .map(([name, code]) => `${code} ${exitCodeMeanings[name as keyof typeof exitCode]}`)
+  .join(", ");
 
 /** Thrown by a command that has already said everything: only the exit code is left. */
 export class Quit extends Error {
@@ -34,10 +54,10 @@ function report(error: unknown): number {
   // Commander has printed its own text; asking for help or the version is not a mistake.
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCode.done : exitCode.usage;
   if (isInterruption(error)) {
-    process.stderr.write("\nInterrupted. What was asked for stays asked.\n");
+    process.stderr.write("\nInterrupted. A request that was submitted will continue.\n");
     return exitCode.interrupted;
   }
-  process.stderr.write(`\nError: ${messageOf(error)}\n`);
+  process.stderr.write(`\nError: ${getErrorMessage(error)}\n`);
   if (isFault(error, "badRequest")) return exitCode.usage;
   return isFault(error, "timeout") ? exitCode.timedOut : exitCode.failed;
 }

@@ -1,30 +1,19 @@
-/** Columns padded to their widest cell, as kubectl prints them. */
-export function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
-  const all = [header, ...rows];
-  const widths = header.map((_, column) => Math.max(...all.map((row) => (row[column] ?? "").length)));
-  return all
-    .map((row) =>
-      row
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join("   ")
-        .trimEnd(),
-    )
-    .join("\n");
-}
+/** Tables as kubectl prints them. */
+import { alignColumns } from "@cocoon/core";
 
 export interface Column<T> {
   readonly title: string;
   readonly cell: (row: T) => string | undefined;
-  /** Only in tables that ask for it. */
+  /** False: left out. */
   readonly only?: boolean;
 }
 
-/** A table by its columns; what is empty shows as a dash. */
-export function tableOf<T>(columns: readonly Column<T>[], rows: readonly T[]): string {
+/** An empty cell shows as a dash. */
+export function formatTable<T>(columns: readonly Column<T>[], rows: readonly T[]): string {
   const shown = columns.filter(({ only = true }) => only);
-  return table(
-    shown.map(({ title }) => title),
-    rows.map((row) => shown.map(({ cell }) => cell(row) || "-")),
+  const header = shown.map(({ title }) => title);
+  return alignColumns([header, ...rows.map((row) => shown.map(({ cell }) => cell(row) || "-"))], 3).join(
+    "\n",
   );
 }
 

@@ -24,7 +24,7 @@
   --quota-backend-bytes=4294967296 \
   --log-level=warn &
 
-# registry: keeps sleeping machines and images
+# registry: keeps images and the snapshots of hibernated machines
 NODE_COMPILE_CACHE=/state/parts/compiled \
 MALLOC_ARENA_MAX=2 \
 MALLOC_TRIM_THRESHOLD_=131072 \
@@ -78,7 +78,7 @@ node \
   --audit-log-maxsize=100 \
   --audit-log-maxbackup=3 &
 
-# Step 3: kube-controller-manager, kube-scheduler, operator, colocation, vk-node-1, vk-node-2
+# Step 3: kube-controller-manager, kube-scheduler, operator, colocation, dashboard, vk-node-1, vk-node-2, metrics-server
 
 # kube-controller-manager: Deployments, ReplicaSets, Jobs, garbage collection
 /cache/controlplane/1.36.3-3.6.16-linux-x64/kube-controller-manager \
@@ -109,14 +109,16 @@ node \
   --leader-elect=false \
   --profiling=false &
 
-# operator: keeps CocoonSets and CocoonHibernations as asked
+# operator: reconciles CocoonSets and CocoonHibernations
 NODE_COMPILE_CACHE=/state/parts/compiled \
 MALLOC_ARENA_MAX=2 \
 MALLOC_TRIM_THRESHOLD_=131072 \
 KUBECONFIG=/state/parts/identities/cocoon-operator.kubeconfig \
 POD_NAMESPACE=cocoon-system \
+LEADER_ELECT=false \
 METRICS_ADDR=127.0.0.1:8080 \
 PROBE_ADDR=127.0.0.1:8081 \
+LEGACY_API=on \
 OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
 EPOCH_TOKEN=... \
@@ -124,7 +126,7 @@ node \
   --max-semi-space-size=2 \
   /source/packages/operator/src/main.ts &
 
-# colocation: batch pods, quotas, reservations, as Koordinator's webhooks
+# colocation: admits batch pods, quotas and reservations, as Koordinator's webhooks do
 NODE_COMPILE_CACHE=/state/parts/compiled \
 MALLOC_ARENA_MAX=2 \
 MALLOC_TRIM_THRESHOLD_=131072 \
@@ -140,11 +142,23 @@ node \
   --health-probe-addr=127.0.0.1:8000 \
   --feature-gates=NodeMutatingWebhook=true,NodeValidatingWebhook=true,ConfigMapValidatingWebhook=true,ReservationMutatingWebhook=true,EnableQuotaAdmission=true &
 
-# vk-node-1: a node whose pods are machines
+# dashboard: web page for sets and machines
 NODE_COMPILE_CACHE=/state/parts/compiled \
 MALLOC_ARENA_MAX=2 \
 MALLOC_TRIM_THRESHOLD_=131072 \
-PATH=/bin \
+KUBECONFIG=/state/parts/identities/cocoon-dashboard.kubeconfig \
+DASHBOARD_LISTEN_ADDR=127.0.0.1:8750 \
+METRICS_ADDR=127.0.0.1:8751 \
+DASHBOARD_METRICS_TARGETS=operator=http://127.0.0.1:8080/metrics,webhook=http://127.0.0.1:9090/metrics,colocation=http://127.0.0.1:8082/metrics,registry=http://127.0.0.1:5001/metrics,vk-node-1=http://127.0.0.1:9091/metrics,vk-node-2=http://127.0.0.1:9191/metrics,dashboard=http://127.0.0.1:8751/metrics \
+DASHBOARD_SESSION_KEY=... \
+node \
+  --max-semi-space-size=2 \
+  /source/packages/dashboard/src/main.ts &
+
+# vk-node-1: the kubelet of node cocoon-1, whose pods are machines
+NODE_COMPILE_CACHE=/state/parts/compiled \
+MALLOC_ARENA_MAX=2 \
+MALLOC_TRIM_THRESHOLD_=131072 \
 KUBECONFIG=/state/parts/identities/vk-cocoon.kubeconfig \
 VK_NODE_NAME=cocoon-1 \
 VK_NODE_IP=127.0.0.1 \
@@ -156,6 +170,7 @@ VK_TLS_KEY=/state/pki/components.key \
 VK_USER_SUBNET=127.101.0.0/16 \
 COCOON_ROOT_DIR=/state/parts/node-1 \
 COCOON_IMAGE_DIR=/state/parts/images \
+COCOON_SNAPSHOT_FORMAT=packed \
 OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
 EPOCH_TOKEN=... \
@@ -163,11 +178,10 @@ node \
   --max-semi-space-size=2 \
   /source/packages/vk/src/main.ts &
 
-# vk-node-2: a node whose pods are machines
+# vk-node-2: the kubelet of node cocoon-2, whose pods are machines
 NODE_COMPILE_CACHE=/state/parts/compiled \
 MALLOC_ARENA_MAX=2 \
 MALLOC_TRIM_THRESHOLD_=131072 \
-PATH=/bin \
 KUBECONFIG=/state/parts/identities/vk-cocoon.kubeconfig \
 VK_NODE_NAME=cocoon-2 \
 VK_NODE_IP=127.0.0.1 \
@@ -179,6 +193,7 @@ VK_TLS_KEY=/state/pki/components.key \
 VK_USER_SUBNET=127.102.0.0/16 \
 COCOON_ROOT_DIR=/state/parts/node-2 \
 COCOON_IMAGE_DIR=/state/parts/images \
+COCOON_SNAPSHOT_FORMAT=packed \
 OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
 EPOCH_TOKEN=... \
@@ -186,9 +201,23 @@ node \
   --max-semi-space-size=2 \
   /source/packages/vk/src/main.ts &
 
-# Step 4: webhook
+# metrics-server: measures nodes and machines for kubectl top
+/cache/controlplane/1.36.3-3.6.16-linux-x64/metrics-server-0.9.0 \
+  --kubeconfig=/state/parts/identities/metrics-server.kubeconfig \
+  --authentication-kubeconfig=/state/parts/identities/metrics-server.kubeconfig \
+  --authorization-kubeconfig=/state/parts/identities/metrics-server.kubeconfig \
+  --bind-address=127.0.0.1 \
+  --secure-port=4443 \
+  --tls-cert-file=/state/pki/metrics-server.crt \
+  --tls-private-key-file=/state/pki/metrics-server.key \
+  --kubelet-certificate-authority=/state/pki/ca.crt \
+  --kubelet-preferred-address-types=InternalIP \
+  --kubelet-use-node-status-port \
+  --metric-resolution=15s &
 
-# webhook: gives machines their names and nodes, checks what is asked for
+# Step 4: webhook, gateway
+
+# webhook: gives machines their names and nodes, validates sets
 NODE_COMPILE_CACHE=/state/parts/compiled \
 MALLOC_ARENA_MAX=2 \
 MALLOC_TRIM_THRESHOLD_=131072 \
@@ -203,3 +232,26 @@ EPOCH_TOKEN=... \
 node \
   --max-semi-space-size=2 \
   /source/packages/webhook/src/main.ts &
+
+# gateway: sandboxes for the E2B SDKs, and traffic to their ports
+NODE_COMPILE_CACHE=/state/parts/compiled \
+MALLOC_ARENA_MAX=2 \
+MALLOC_TRIM_THRESHOLD_=131072 \
+KUBECONFIG=/state/parts/identities/cocoon-gateway.kubeconfig \
+GATEWAY_LISTEN_ADDR=127.0.0.1:3000 \
+GATEWAY_METRICS_ADDR=127.0.0.1:3001 \
+node \
+  --max-semi-space-size=2 \
+  /source/packages/gateway/src/main.ts &
+
+# Step 5: supervisor
+
+# supervisor: restarts parts that end unexpectedly
+NODE_COMPILE_CACHE=/state/parts/compiled \
+MALLOC_ARENA_MAX=2 \
+MALLOC_TRIM_THRESHOLD_=131072 \
+COCOON_HOME=/state \
+node \
+  --max-semi-space-size=2 \
+  /source/packages/cli/src/main.ts \
+  supervise &

@@ -1,166 +1,156 @@
 /** Settings of cocoon-colocation. Flags and variables of Koordinator's manager keep their names and defaults. */
-import { optionType, type ConfigOf, type Program } from "@cocoon/core";
+import { optionType, type ConfigOf, type Option, type Program } from "@cocoon/core";
 import { kubeClientOptions } from "@cocoon/kube";
 import * as z from "zod";
 import { readGates } from "./gates.ts";
 import { ruleNames } from "./rules.ts";
+
+function option<S extends z.ZodType>(
+  schema: S,
+  description: string,
+  more: Pick<Option, "env" | "boolean"> = {},
+): Option<S> {
+  return { schema, description, ...more };
+}
 
 const unused = (flag: string) => ({
   schema: optionType.optionalText(),
   flag,
   description: "accepted, not used here",
 });
+const unusedBoolean = (flag: string) => ({ ...unused(flag), boolean: true });
 
 const serverOptions = {
-  webhookPort: {
-    schema: optionType.port(9443),
-    env: ["WEBHOOK_PORT"],
-    description: "port of the admission server; 9876 where Koordinator's is replaced",
-  },
-  webhookBind: {
-    schema: optionType.text("0.0.0.0"),
-    description: "address that the admission server listens on",
-  },
-  webhookHost: {
-    schema: optionType.text(),
-    env: ["WEBHOOK_HOST"],
-    description: "host or address by which the API server calls us, instead of the Service",
-  },
-  webhookUrlPort: {
-    schema: optionType.integer(0, { max: 65_535 }),
-    description: "port by which the API server calls us with --webhook-host; 0: the port we listen on",
-  },
-  webhookCertDir: {
-    schema: optionType.text("/tmp/koordinator-webhook-certs"),
-    env: ["WEBHOOK_CERT_DIR"],
-    description: "directory of tls.crt and tls.key with --webhook-cert-writer=fs",
-  },
-  webhookCertWriter: {
-    schema: z.enum(["", "fs", "secret"]).default(""),
-    env: ["WEBHOOK_CERT_WRITER"],
-    description:
-      "fs: certificates come from files that somebody else renews; otherwise from a Secret of our own",
-  },
-  podNamespace: {
-    schema: optionType.text("koordinator-system"),
-    env: ["POD_NAMESPACE"],
-    description: "namespace of the Service, the Secret and the quota ledger",
-  },
-  podName: { schema: optionType.text(), env: ["POD_NAME", "HOSTNAME"], description: "name of this replica" },
-  secretName: {
-    schema: optionType.text(),
-    env: ["SECRET_NAME"],
-    description:
-      "Secret of the certificates; default koordinator-webhook-certs, or webhook-tls where only that exists",
-  },
-  serviceName: {
-    schema: optionType.text("cocoon-colocation"),
+  webhookPort: option(
+    optionType.port(9443),
+    "port of the admission server; 9876 where Koordinator's is replaced",
+    { env: ["WEBHOOK_PORT"] },
+  ),
+  webhookBind: option(optionType.text("0.0.0.0"), "address that the admission server listens on"),
+  webhookHost: option(
+    optionType.text(),
+    "host or address by which the API server calls us, instead of the Service",
+    { env: ["WEBHOOK_HOST"] },
+  ),
+  webhookUrlPort: option(
+    optionType.integer(0, { max: 65_535 }),
+    "port by which the API server calls us with --webhook-host; 0: the port we listen on",
+  ),
+  webhookCertDir: option(
+    optionType.text("/tmp/koordinator-webhook-certs"),
+    "directory of tls.crt and tls.key with --webhook-cert-writer=fs",
+    { env: ["WEBHOOK_CERT_DIR"] },
+  ),
+  webhookCertWriter: option(
+    z.enum(["", "fs", "secret"]).default(""),
+    "fs: certificates come from files that another tool renews; otherwise from a Secret of our own",
+    { env: ["WEBHOOK_CERT_WRITER"] },
+  ),
+  podNamespace: option(
+    optionType.text("koordinator-system"),
+    "namespace of the Service, the Secret and the ConfigMap of quota changes",
+    { env: ["POD_NAMESPACE"] },
+  ),
+  podName: option(optionType.text(), "name of this replica", { env: ["POD_NAME", "HOSTNAME"] }),
+  secretName: option(
+    optionType.text(),
+    "Secret of the certificates; default koordinator-webhook-certs, or webhook-tls where only that exists",
+    { env: ["SECRET_NAME"] },
+  ),
+  serviceName: option(optionType.text("cocoon-colocation"), "Service by which the API server calls us", {
     env: ["SERVICE_NAME"],
-    description: "Service by which the API server calls us",
-  },
-  mutatingWebhookName: {
-    schema: optionType.text("cocoon-colocation-mutating"),
-    env: ["MUTATING_WEBHOOK_NAME"],
-    description: "our MutatingWebhookConfiguration; koordinator-mutating-webhook-configuration for a drop-in",
-  },
-  validatingWebhookName: {
-    schema: optionType.text("cocoon-colocation-validating"),
-    env: ["VALIDATING_WEBHOOK_NAME"],
-    description:
-      "our ValidatingWebhookConfiguration; koordinator-validating-webhook-configuration for a drop-in",
-  },
-  metricsAddr: { schema: optionType.text(":8080"), description: "metrics, [host]:port" },
-  healthProbeAddr: { schema: optionType.text(":8000"), description: "health and readiness, [host]:port" },
-  logLevel: { schema: optionType.text("info"), description: "trace, debug, info, warn or error" },
+  }),
+  mutatingWebhookName: option(
+    optionType.text("cocoon-colocation-mutating"),
+    "our MutatingWebhookConfiguration; koordinator-mutating-webhook-configuration for a drop-in",
+    { env: ["MUTATING_WEBHOOK_NAME"] },
+  ),
+  validatingWebhookName: option(
+    optionType.text("cocoon-colocation-validating"),
+    "our ValidatingWebhookConfiguration; koordinator-validating-webhook-configuration for a drop-in",
+    { env: ["VALIDATING_WEBHOOK_NAME"] },
+  ),
+  metricsAddr: option(optionType.text(":8080"), "metrics, [host]:port"),
+  healthProbeAddr: option(optionType.text(":8000"), "health and readiness, [host]:port"),
+  logLevel: option(optionType.text("info"), "trace, debug, info, warn or error"),
 } as const;
 
 const ruleOptions = {
-  featureGates: {
-    schema: optionType.text().superRefine((text, context) => {
+  featureGates: option(
+    optionType.text().superRefine((text, context) => {
       try {
         readGates(text);
       } catch (error) {
         context.addIssue({ code: "custom", message: error instanceof Error ? error.message : String(error) });
       }
     }),
-    description: "Name=true,Name=false; see docs/colocation.md",
-  },
-  warnRules: {
-    schema: optionType
+    "Name=true,Name=false; see docs/colocation.md",
+  ),
+  warnRules: option(
+    optionType
       .list()
       .refine((names) => names.every((name) => name === "*" || ruleNames.some((each) => each === name)), {
         error: `must be * or some of ${ruleNames.join(", ")}`,
       }),
-    description: "rules that only warn, comma separated; * for all",
-  },
-  configNamespace: {
-    schema: optionType.optionalText(),
-    description: "namespace of the SLO configuration; default --pod-namespace",
-  },
-  sloConfigName: {
-    schema: optionType.text("slo-controller-config"),
-    description: "ConfigMap of the SLO configuration",
-  },
-  nodeStrategyNameNeedCheck: {
-    schema: optionType.bool(false),
-    description: "SLO profiles must have names, each its own",
-  },
-  maxAmplificationRatio: {
-    schema: z.coerce.number({ error: "must be a number" }).min(1, "must be 1 or more").optional(),
-    description: "largest ratio that a node's annotation may ask for; default no limit",
-  },
-  podEnhancedValidatorConfigNamespace: {
-    schema: optionType.optionalText(),
-    description: "namespace of the rules for required labels; default --pod-namespace",
-  },
-  podEnhancedValidatorConfigName: {
-    schema: optionType.text("pod-enhanced-validator-config"),
-    description: "ConfigMap of the rules for required labels",
-  },
-  bindingAdmissionUserName: {
-    schema: optionType.list(),
-    description: "who may bind pods: parts of user names, comma separated; empty: everybody",
-  },
-  bindingAdmissionDryRun: {
-    schema: optionType.bool(false),
+    "rules that only warn, comma separated; * for all",
+  ),
+  configNamespace: option(
+    optionType.optionalText(),
+    "namespace of the SLO configuration; default --pod-namespace",
+  ),
+  sloConfigName: option(optionType.text("slo-controller-config"), "ConfigMap of the SLO configuration"),
+  nodeStrategyNameNeedCheck: option(optionType.bool(false), "SLO profiles must have names, each its own", {
     boolean: true,
-    description: "count, do not refuse",
-  },
-  bindingAdmissionNamespaces: {
-    schema: optionType.list(),
-    description: "namespaces that this is for; * for all",
-  },
-  bindingAdmissionExcludeNamespaces: {
-    schema: optionType.list(["kube-system"]),
-    description: "namespaces that this is not for",
-  },
-  bindingAdmissionBypassLabels: {
-    schema: optionType.list(["koordinator.sh/binding-admission-bypass"]),
-    description: "labels of pods that anybody may bind",
-  },
-  bindingAdmissionBypassAnnotations: {
-    schema: optionType.list(),
-    description: "annotations of pods that anybody may bind",
-  },
-  rateLimit: {
-    schema: optionType.integer(0, { max: 1_000_000 }),
-    description: "requests per second for each client and endpoint; 0 for no limit",
-  },
-  rateLimitBurst: {
-    schema: optionType.integer(0, { max: 1_000_000 }),
-    description: "requests at once under the limit; 0: twice the limit",
-  },
-  auditLevel: {
-    schema: optionType.choice(["none", "changes", "all"], "changes"),
-    description: "reviews that are logged: what was refused or changed, all, or none",
-  },
+  }),
+  maxAmplificationRatio: option(
+    z.coerce.number({ error: "must be a number" }).min(1, "must be 1 or more").optional(),
+    "largest ratio that a node's annotation may ask for; default no limit",
+  ),
+  podEnhancedValidatorConfigNamespace: option(
+    optionType.optionalText(),
+    "namespace of the rules for required labels; default --pod-namespace",
+  ),
+  podEnhancedValidatorConfigName: option(
+    optionType.text("pod-enhanced-validator-config"),
+    "ConfigMap of the rules for required labels",
+  ),
+  bindingAdmissionUserName: option(
+    optionType.list(),
+    "who may bind pods: parts of user names, comma separated; empty: every user",
+  ),
+  bindingAdmissionDryRun: option(optionType.bool(false), "count, do not refuse", { boolean: true }),
+  bindingAdmissionNamespaces: option(optionType.list(), "namespaces that this is for; * for all"),
+  bindingAdmissionExcludeNamespaces: option(
+    optionType.list(["kube-system"]),
+    "namespaces that this is not for",
+  ),
+  bindingAdmissionBypassLabels: option(
+    optionType.list(["koordinator.sh/binding-admission-bypass"]),
+    "labels of pods that every user may bind",
+  ),
+  bindingAdmissionBypassAnnotations: option(
+    optionType.list(),
+    "annotations of pods that every user may bind",
+  ),
+  rateLimit: option(
+    optionType.integer(0, { max: 1_000_000 }),
+    "requests per second for each client and endpoint; 0 for no limit",
+  ),
+  rateLimitBurst: option(
+    optionType.integer(0, { max: 1_000_000 }),
+    "requests at once under the limit; 0: twice the limit",
+  ),
+  auditLevel: option(
+    optionType.choice(["none", "changes", "all"], "changes"),
+    "reviews that are logged: what was refused or changed, all, or none",
+  ),
 } as const;
 
 /** Flags of Koordinator's manager that have nothing to do here: its Deployment starts ours unchanged. */
 const acceptedOptions = {
-  enableLeaderElection: unused("enable-leader-election"),
+  enableLeaderElection: unusedBoolean("enable-leader-election"),
   leaderElectionNamespace: unused("leader-election-namespace"),
-  enablePprof: unused("enable-pprof"),
+  enablePprof: unusedBoolean("enable-pprof"),
   pprofAddr: unused("pprof-addr"),
   namespace: unused("namespace"),
   syncPeriod: unused("sync-period"),
@@ -170,7 +160,7 @@ const acceptedOptions = {
   quotaUpdateMaxRetries: unused("quota-update-max-retries"),
   quotaUpdateRetryJitter: unused("quota-update-retry-jitter"),
   quotaUpdateMaxTotalJitter: unused("quota-update-max-total-jitter"),
-  quotaUpdateConflictFreshGet: unused("quota-update-conflict-fresh-get"),
+  quotaUpdateConflictFreshGet: unusedBoolean("quota-update-conflict-fresh-get"),
 } as const;
 
 const options = { ...kubeClientOptions, ...serverOptions, ...ruleOptions, ...acceptedOptions } as const;
@@ -183,7 +173,6 @@ export const colocationProgram: Program<typeof options> = {
 
 export type ColocationConfig = ConfigOf<typeof options>;
 
-/** Names of the accepted settings that somebody set. */
 export function unusedSettings(config: ColocationConfig): string[] {
   return Object.entries(acceptedOptions)
     .filter(([key]) => config[key as keyof typeof acceptedOptions] !== undefined)

@@ -1,7 +1,7 @@
 /** The usual checks of an installation, for `cocoonctl doctor`: each says what was found and what to do about it. */
 import { connect } from "node:tls";
 import { X509Certificate } from "node:crypto";
-import { messageOf, withDeadline, type Abortable } from "@cocoon/core";
+import { getErrorMessage, withDeadline, type Abortable } from "@cocoon/core";
 import {
   mutatingWebhookConfigurations,
   secrets,
@@ -10,33 +10,38 @@ import {
   type WebhookConfiguration,
 } from "@cocoon/kube";
 
-export interface ColocationCheck {
+interface ColocationCheck {
   readonly name: string;
   readonly state: "ok" | "warning" | "problem";
   readonly found: string;
   readonly fix?: string;
 }
 
+function results(name: string) {
+  return {
+    ok: (found: string): ColocationCheck => ({ name, state: "ok", found }),
+    warning: (found: string, fix: string): ColocationCheck => ({ name, state: "warning", found, fix }),
+    problem: (found: string, fix: string): ColocationCheck => ({ name, state: "problem", found, fix }),
+  };
+}
+
 export interface DoctorOptions extends Abortable {
   readonly client: KubeClient;
-  /** Namespace of the Service and the Secret. */
   readonly namespace: string;
-  readonly secretNames?: readonly string[];
-  readonly configurationNames?: { readonly mutating: string; readonly validating: string };
+  readonly configurationNames?: typeof defaultNames;
   /** Text of a replica's metrics page, where the caller can reach it. */
   readonly metrics?: string;
 }
 
+const defaultNames = { mutating: "cocoon-colocation-mutating", validating: "cocoon-colocation-validating" };
+const secretNames = ["koordinator-webhook-certs", "webhook-tls"];
 const warnDays = 21;
 const probeMs = 5_000;
 const slowSeconds = 1;
 
-/** Never rejects: what cannot be asked is a problem that is told. */
+/** Never rejects: a lookup that failed is reported as a problem. */
 export async function checkColocation(options: DoctorOptions): Promise<ColocationCheck[]> {
-  const names = options.configurationNames ?? {
-    mutating: "cocoon-colocation-mutating",
-    validating: "cocoon-colocation-validating",
-  };
+  const names = options.configurationNames ?? defaultNames;
   const configurations = await Promise.all([
     tryGet(() => options.client.get(mutatingWebhookConfigurations, { name: names.mutating }, options)),
     tryGet(() => options.client.get(validatingWebhookConfigurations, { name: names.validating }, options)),
@@ -53,92 +58,66 @@ export async function checkColocation(options: DoctorOptions): Promise<Colocatio
 
 interface Tried<T> {
   readonly value?: T;
-  readonly trouble?: string;
+  readonly problem?: string;
 }
 
 async function tryGet<T>(get: () => Promise<T>): Promise<Tried<T>> {
   try {
     return { value: await get() };
   } catch (error) {
-    return { trouble: messageOf(error) };
+    return { problem: getErrorMessage(error) };
   }
 }
 
-function present(
-  found: readonly Tried<WebhookConfiguration>[],
-  names: { readonly mutating: string; readonly validating: string },
-): ColocationCheck {
+function present(found: readonly Tried<WebhookConfiguration>[], names: typeof defaultNames): ColocationCheck {
   const missing = [names.mutating, names.validating].filter(
     (_name, index) => !found[index]?.value?.webhooks?.length,
   );
-  const name = "colocation configuration";
+  const check = results("colocation configuration");
+  const why = found.map((each) => each.problem ?? "").join(" ");
   if (missing.length > 0)
-    return {
-      name,
-      state: "problem",
-      found:
-        `${missing.join(" and ")} missing or empty: ${found.map((each) => each.trouble ?? "").join(" ")}`.trim(),
-      fix: "start cocoon-colocation; it writes them once it is ready",
-    };
-  return {
-    name,
-    state: "ok",
-    found: `${found.flatMap((each) => each.value?.webhooks ?? []).length} webhooks registered`,
-  };
+    return check.problem(
+      `${missing.join(" and ")} missing or empty: ${why}`.trim(),
+      "start cocoon-colocation; it writes them once it is ready",
+    );
+  return check.ok(`${found.flatMap((each) => each.value?.webhooks ?? []).length} webhooks registered`);
 }
 
 type Webhook = NonNullable<WebhookConfiguration["webhooks"]>[number];
 
 /** The Secret's certificate: signed by what the API server trusts, for the right name, for long enough. */
 async function certificate(options: DoctorOptions, webhooks: readonly Webhook[]): Promise<ColocationCheck> {
-  const name = "colocation certificate";
-  const secretNames = options.secretNames ?? ["koordinator-webhook-certs", "webhook-tls"];
   const { namespace } = options;
-  for (const secretName of secretNames) {
-    const { value: secret } = await tryGet(() =>
-      options.client.get(secrets, { namespace, name: secretName }, options),
-    );
+  for (const name of secretNames) {
+    const { value: secret } = await tryGet(() => options.client.get(secrets, { namespace, name }, options));
     const pem = secret?.data?.["tls.crt"];
-    if (!pem) continue;
-    return judgeCertificate(new X509Certificate(Buffer.from(pem, "base64")), webhooks);
+    if (pem) return checkCertificate(new X509Certificate(Buffer.from(pem, "base64")), webhooks);
   }
-  return {
-    name,
-    state: "problem",
-    found: `none of the Secrets ${secretNames.join(", ")} in ${namespace} holds a certificate`,
-    fix: "start cocoon-colocation; it makes one",
-  };
+  return results("colocation certificate").problem(
+    `none of the Secrets ${secretNames.join(", ")} in ${namespace} holds a certificate`,
+    "start cocoon-colocation; it makes one",
+  );
 }
 
-function judgeCertificate(leaf: X509Certificate, webhooks: readonly Webhook[]): ColocationCheck {
-  const name = "colocation certificate";
+function checkCertificate(leaf: X509Certificate, webhooks: readonly Webhook[]): ColocationCheck {
+  const check = results("colocation certificate");
   const days = Math.floor((Date.parse(leaf.validTo) - Date.now()) / 86_400_000);
   const untrusted = webhooks.filter(({ clientConfig }) => !trusts(clientConfig.caBundle, leaf));
   if (untrusted.length > 0)
-    return {
-      name,
-      state: "problem",
-      found: `the caBundle of ${untrusted.map((each) => each.name).join(", ")} does not match the served certificate`,
-      fix: "look at the log of cocoon-colocation: it writes the bundle within a minute",
-    };
+    return check.problem(
+      `the caBundle of ${untrusted.map((each) => each.name).join(", ")} does not match the served certificate`,
+      "look at the log of cocoon-colocation: it writes the bundle within a minute",
+    );
   const wrong = webhooks.filter(
-    ({ clientConfig }) => !leaf.checkHost(hostOf(clientConfig)) && !leaf.checkIP(hostOf(clientConfig)),
+    ({ clientConfig }) => !leaf.checkHost(readHost(clientConfig)) && !leaf.checkIP(readHost(clientConfig)),
   );
   if (wrong.length > 0)
-    return {
-      name,
-      state: "problem",
-      found: `the certificate is not for ${hostOf(wrong[0]?.clientConfig ?? {})} (${leaf.subjectAltName ?? "no names"})`,
-      fix: "set SERVICE_NAME and POD_NAMESPACE as the Service has them",
-    };
-  if (days < warnDays)
-    return {
-      name,
-      state: "warning",
-      found: `${days} days left`,
-      fix: "is a replica running? it renews in time",
-    };
-  return { name, state: "ok", found: `matches its caBundle and names, ${days} days left` };
+    return check.problem(
+      `the certificate is not for ${readHost(wrong[0]?.clientConfig ?? {})} (${leaf.subjectAltName ?? "no names"})`,
+      "set SERVICE_NAME and POD_NAMESPACE as the Service has them",
+    );
+  if (days < warnDays) return check.warning(`${days} days left`, "is a replica running? it renews in time");
+  return check.ok(`matches its caBundle and names, ${days} days left`);
 }
 
 function trusts(caBundle: string | undefined, leaf: X509Certificate): boolean {
@@ -153,26 +132,21 @@ function trusts(caBundle: string | undefined, leaf: X509Certificate): boolean {
   });
 }
 
-function hostOf({ url, service }: Webhook["clientConfig"]): string {
+function readHost({ url, service }: Webhook["clientConfig"]): string {
   if (url) return new URL(url).hostname;
   return service ? `${service.name}.${service.namespace}.svc` : "";
 }
 
-/** By URL we can look for ourselves; a Service is only reachable from inside. */
+/** A URL can be checked from here; a Service is only reachable from inside the cluster. */
 async function servedMatches(webhooks: readonly Webhook[]): Promise<ColocationCheck> {
-  const name = "colocation server";
+  const check = results("colocation server");
   const url = webhooks.find(({ clientConfig }) => clientConfig.url)?.clientConfig.url;
-  if (!url) return { name, state: "ok", found: "called through its Service; see the dry run below" };
+  if (!url) return check.ok("called through its Service; see the dry run below");
   const { hostname, port } = new URL(url);
-  const trouble = await handshake(hostname, Number(port || 443), webhooks[0]?.clientConfig.caBundle);
-  if (trouble !== undefined)
-    return {
-      name,
-      state: "problem",
-      found: `${hostname}:${port}: ${trouble}`,
-      fix: "is cocoon-colocation running?",
-    };
-  return { name, state: "ok", found: `${hostname}:${port} serves a certificate that the API server trusts` };
+  const problem = await handshake(hostname, Number(port || 443), webhooks[0]?.clientConfig.caBundle);
+  if (problem !== undefined)
+    return check.problem(`${hostname}:${port}: ${problem}`, "is cocoon-colocation running?");
+  return check.ok(`${hostname}:${port} serves a certificate that the API server trusts`);
 }
 
 function handshake(host: string, port: number, caBundle: string | undefined): Promise<string | undefined> {
@@ -183,13 +157,13 @@ function handshake(host: string, port: number, caBundle: string | undefined): Pr
       resolve(undefined);
     });
     socket.on("timeout", () => socket.destroy(new Error("no answer")));
-    socket.on("error", (error) => resolve(messageOf(error)));
+    socket.on("error", (error) => resolve(getErrorMessage(error)));
   });
 }
 
 /** A pod that is never made: it goes through both pod webhooks. */
 async function reachable({ client, signal }: DoctorOptions): Promise<ColocationCheck> {
-  const name = "colocation dry run";
+  const check = results("colocation dry run");
   try {
     await client.raw({
       method: "POST",
@@ -202,40 +176,30 @@ async function reachable({ client, signal }: DoctorOptions): Promise<ColocationC
       },
       signal: withDeadline(signal, probeMs * 2),
     });
-    return { name, state: "ok", found: "a pod passes the webhooks" };
+    return check.ok("a pod passes the webhooks");
   } catch (error) {
-    const text = messageOf(error);
-    const isOurs = /webhook/.test(text);
-    return {
-      name,
-      state: isOurs ? "problem" : "warning",
-      found: text,
-      fix: isOurs
-        ? "see the log of cocoon-colocation and the checks above"
-        : "try with a user who may create pods",
-    };
+    const text = getErrorMessage(error);
+    return /webhook/.test(text)
+      ? check.problem(text, "see the log of cocoon-colocation and the checks above")
+      : check.warning(text, "try with a user who may create pods");
   }
 }
 
 /** The slowest bucket that 99 of 100 requests are in. */
 function latency(metrics: string | undefined): ColocationCheck {
-  const name = "colocation latency";
-  if (metrics === undefined) return { name, state: "ok", found: "not looked at: no metrics page at hand" };
+  const check = results("colocation latency");
+  if (metrics === undefined) return check.ok("not checked: no metrics page at hand");
   const buckets = new Map<number, number>();
+  const count = (bound: number, seen: number) => buckets.set(bound, (buckets.get(bound) ?? 0) + seen);
   for (const [, bound = "", value = ""] of metrics.matchAll(
     /^cocoon_colocation_admission_request_duration_seconds_bucket\{le="([^"]+)",[^}]*\} (\d+)$/gm,
   ))
-    buckets.set(
-      Number(bound.replace("+Inf", "Infinity")),
-      (buckets.get(Number(bound.replace("+Inf", "Infinity"))) ?? 0) + Number(value),
-    );
+    count(Number(bound.replace("+Inf", "Infinity")), Number(value));
   const total = buckets.get(Number.POSITIVE_INFINITY) ?? 0;
-  if (total === 0) return { name, state: "ok", found: "no request yet" };
+  if (total === 0) return check.ok("no request yet");
   const p99 =
     [...buckets].toSorted(([left], [right]) => left - right).find(([, seen]) => seen >= total * 0.99)?.[0] ??
     Infinity;
   const found = `99 of 100 requests within ${p99} s`;
-  return p99 <= slowSeconds
-    ? { name, state: "ok", found }
-    : { name, state: "warning", found, fix: "give it more CPU" };
+  return p99 <= slowSeconds ? check.ok(found) : check.warning(found, "give it more CPU");
 }

@@ -1,9 +1,9 @@
-/** Reviews that nobody would send: every endpoint answers each with a verdict, and none with a failure of its own. */
+/** Reviews that no API server would send: every endpoint answers each with a verdict, and none with a failure of its own. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { count, seededRandom, testSeed } from "@cocoon/testkit";
 import { documentedGates } from "./gates.ts";
-import { reviewOf, startBorder, type BorderOptions } from "./testing/border.ts";
+import { buildReview, startTestWebhooks, type TestWebhooksOptions } from "./testing/webhook-server.ts";
 
 const key = (name: string) => `quota.scheduling.koordinator.sh/${name}`;
 const gates = [
@@ -20,7 +20,7 @@ const gates = [
   "SLOConfigStrict",
 ].map((name) => `${name}=true`);
 
-const world: BorderOptions = {
+const world: TestWebhooksOptions = {
   featureGates: gates.join(","),
   settings: {
     binding: {
@@ -244,7 +244,7 @@ const operations = ["CREATE", "CREATE", "UPDATE", "UPDATE", "DELETE", "CONNECT",
 for (const [path, object] of endpoints)
   test(`${path} answers whatever comes`, async () => {
     const random = seededRandom(testSeed() + path.length);
-    await using border = await startBorder({ ...world, random });
+    await using webhooks = await startTestWebhooks({ ...world, random });
     const rounds = count({ small: 250, full: 10_000 });
     const one = async () => {
       const operation = pick(operations, random);
@@ -256,9 +256,9 @@ for (const [path, object] of endpoints)
         oldObject: random() < 0.7 ? mangle(object, random) : undefined,
         dryRun: random() < 0.5,
       };
-      const review = reviewOf(path, request);
+      const review = buildReview(path, request);
       const body = JSON.stringify(random() < 0.2 ? mangle(review, random) : review);
-      const { status, text } = await border.send(`${path}?timeout=10s`, body);
+      const { status, text } = await webhooks.send(`${path}?timeout=10s`, body);
       assert.equal(status, 200, body);
       const answer = JSON.parse(text) as {
         response: { allowed: boolean; status: { code: number; message?: string } };
@@ -268,6 +268,6 @@ for (const [path, object] of endpoints)
       assert.notEqual(answer.response.status.code, 504, `${answer.response.status.message}\n${body}`);
     };
     for (let sent = 0; sent < rounds; sent += 10) await Promise.all(Array.from({ length: 10 }, one));
-    const metrics = await border.metrics();
+    const metrics = await webhooks.metrics();
     assert.doesNotMatch(metrics, /cocoon_colocation_failures_total\{/);
   });

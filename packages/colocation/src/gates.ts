@@ -49,7 +49,6 @@ export const documentedGates: readonly GateName[] = [
 
 export interface GateReading {
   readonly gates: Gates;
-  /** Accepted, and of no effect here. */
   readonly unused: readonly string[];
 }
 

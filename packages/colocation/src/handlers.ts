@@ -11,7 +11,7 @@ import {
 } from "@cocoon/kube/admission";
 import type { Refusal, RuleName } from "./rules.ts";
 
-export interface Owned {
+export interface HandledResource {
   readonly resource: string;
   readonly subResource?: string;
   readonly kind: string;
@@ -20,7 +20,10 @@ export interface Owned {
 export type Handling = (request: AdmissionRequest, context: AdmissionContext) => Verdict | Promise<Verdict>;
 
 /** Requests about anything else are allowed at once; an object that cannot be read is refused with its reason. */
-export function owning({ resource, subResource = "" }: Owned, handle: Handling): AdmissionHandler {
+export function handleResource(
+  { resource, subResource = "" }: HandledResource,
+  handle: Handling,
+): AdmissionHandler {
   return (request, context) => {
     if (request.resource.resource !== resource || request.subResource !== subResource) return allow();
     try {
@@ -39,12 +42,12 @@ function refuse(error: unknown): Verdict {
   throw error;
 }
 
-/** The object of the request; on UPDATE the old one is asked for as well. */
-export function objectOf(request: AdmissionRequest, { kind }: Owned): JsonObject {
+/** The object of the request; see `getOldObject` for the old one. */
+export function getReviewedObject(request: AdmissionRequest, { kind }: HandledResource): JsonObject {
   return decoded(request.object, kind);
 }
 
-export function oldObjectOf(request: AdmissionRequest, { kind }: Owned): JsonObject {
+export function getOldObject(request: AdmissionRequest, { kind }: HandledResource): JsonObject {
   return decoded(request.oldObject, kind);
 }
 
@@ -59,52 +62,56 @@ function decoded(object: JsonObject | undefined, kind: string): JsonObject {
   return object;
 }
 
-export interface RuleBook {
-  /** Whether a broken rule only warns. */
+export interface RulePolicy {
   warns(rule: RuleName): boolean;
-  /** Counts a broken rule. */
   broken(rule: RuleName, outcome: "refused" | "warned"): void;
 }
 
 type Refusals = Iterable<Refusal> | AsyncIterable<Refusal>;
 
-/**
- * Takes groups of rules in order. The first group with a broken rule that is enforced decides; several messages of one
- * group are joined. Broken rules in warn mode become warnings and the rules go on.
- */
-export async function judge(groups: Iterable<() => Refusals>, book: RuleBook): Promise<Verdict> {
-  const warnings: string[] = [];
-  for (const group of groups) {
-    const enforced: Refusal[] = [];
-    for await (const refusal of group()) {
-      const warned = book.warns(refusal.rule);
-      book.broken(refusal.rule, warned ? "warned" : "refused");
-      if (warned) warnings.push(warningText(refusal));
-      else enforced.push(refusal);
-    }
-    if (enforced.length > 0) return denial(enforced, warnings);
+/** Sorts the broken rules of one group: those in warn mode become warnings. */
+class Evaluation {
+  readonly #policy: RulePolicy;
+  readonly #warnings: string[] = [];
+  readonly #enforced: Refusal[] = [];
+
+  constructor(policy: RulePolicy) {
+    this.#policy = policy;
   }
-  return warnings.length === 0 ? allow() : allow({ warnings });
+
+  note(refusal: Refusal): void {
+    const warned = this.#policy.warns(refusal.rule);
+    this.#policy.broken(refusal.rule, warned ? "warned" : "refused");
+    if (warned) this.#warnings.push(`${refusal.rule} (warn only): ${refusal.message}`);
+    else this.#enforced.push(refusal);
+  }
+
+  get denial(): Verdict | undefined {
+    return this.#enforced.length > 0 ? denial(this.#enforced, this.#warnings) : undefined;
+  }
+
+  get allowed(): Verdict {
+    return this.#warnings.length === 0 ? allow() : allow({ warnings: this.#warnings });
+  }
 }
 
-/** The same for rules that answer at once. */
-export function judgeNow(groups: Iterable<() => Iterable<Refusal>>, book: RuleBook): Verdict {
-  const warnings: string[] = [];
+/** Evaluates groups of rules in order: the first with an enforced broken rule decides, its messages are joined. */
+export async function evaluate(groups: Iterable<() => Refusals>, policy: RulePolicy): Promise<Verdict> {
+  const evaluation = new Evaluation(policy);
   for (const group of groups) {
-    const enforced: Refusal[] = [];
-    for (const refusal of group()) {
-      const warned = book.warns(refusal.rule);
-      book.broken(refusal.rule, warned ? "warned" : "refused");
-      if (warned) warnings.push(warningText(refusal));
-      else enforced.push(refusal);
-    }
-    if (enforced.length > 0) return denial(enforced, warnings);
+    for await (const refusal of group()) evaluation.note(refusal);
+    if (evaluation.denial) return evaluation.denial;
   }
-  return warnings.length === 0 ? allow() : allow({ warnings });
+  return evaluation.allowed;
 }
 
-function warningText({ rule, message }: Refusal): string {
-  return `${rule} (warn only): ${message}`;
+export function evaluateNow(groups: Iterable<() => Iterable<Refusal>>, policy: RulePolicy): Verdict {
+  const evaluation = new Evaluation(policy);
+  for (const group of groups) {
+    for (const refusal of group()) evaluation.note(refusal);
+    if (evaluation.denial) return evaluation.denial;
+  }
+  return evaluation.allowed;
 }
 
 function denial(refusals: readonly Refusal[], warnings: readonly string[]): Verdict {

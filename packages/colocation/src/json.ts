@@ -19,7 +19,6 @@ export function put(object: Json, key: string, value: unknown): void {
   else object[key] = value;
 }
 
-/** The object under that key, made when it is not there. */
 export function child(object: Json, key: string): Json {
   const present = own(object, key);
   if (isRecord(present)) return present;
@@ -86,12 +85,4 @@ export function sortedJson(value: unknown): string {
         )
       : each,
   );
-}
-
-export function tryParseJson(text: string): { readonly value: unknown } | undefined {
-  try {
-    return { value: JSON.parse(text) };
-  } catch {
-    return undefined;
-  }
 }

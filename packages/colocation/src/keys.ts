@@ -34,7 +34,7 @@ export const quotaKey = {
 } as const;
 
 /** Ours: which admitted pods of a quota are not stored yet, and what we last wrote as its child-request. */
-export const ledgerAnnotation = "colocation.cocoonstack.io/quota-ledger";
+export const usageAnnotation = "colocation.cocoonstack.io/quota-ledger";
 
 export const rootQuota = "koordinator-root-quota";
 export const systemQuota = "koordinator-system-quota";
@@ -55,8 +55,8 @@ export const gpu = {
   npuCore: "huawei.com/npu-core",
 } as const;
 
-/** Ours: which profiles with a probability this pod drew, so that asking again gives the same pod. */
+/** Ours: which profiles with a probability this pod drew, so that a second review gives the same pod. */
 export const drawnAnnotation = "colocation.cocoonstack.io/drawn-profiles";
 
-/** Ours: labels and annotations as they were before profiles changed them, where asking again needs them. */
+/** Ours: labels and annotations as they were before profiles changed them, where a second review needs them. */
 export const beforeProfilesAnnotation = "colocation.cocoonstack.io/before-profiles";

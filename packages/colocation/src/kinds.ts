@@ -1,5 +1,6 @@
 /** The kinds that these webhooks read and that no cluster has by itself, and a few builtin ones. */
-import { resourceType, type KubeObject, type LabelSelector } from "@cocoon/kube";
+import type { LabelSelector } from "@cocoon/core/label-selector";
+import { resourceType, type KubeObject, type PriorityClass } from "@cocoon/kube";
 
 type Texts = Readonly<Record<string, string>>;
 type Quantities = Readonly<Record<string, string | number>>;
@@ -20,11 +21,6 @@ export interface ClusterColocationProfile extends KubeObject {
     readonly koordinatorPriority?: number;
     readonly patch?: Readonly<Record<string, unknown>>;
   };
-}
-
-export interface PriorityClass extends KubeObject {
-  readonly value: number;
-  readonly preemptionPolicy?: string;
 }
 
 export interface ElasticQuota extends KubeObject {
@@ -54,7 +50,6 @@ export const profiles = resourceType<ClusterColocationProfile>({
   group: "config.koordinator.sh",
   version: "v1alpha1",
   kind: "ClusterColocationProfile",
-  plural: "clustercolocationprofiles",
   namespaced: false,
 });
 
@@ -70,22 +65,17 @@ export const elasticQuotas = resourceType<ElasticQuota>({
   group: "scheduling.sigs.k8s.io",
   version: "v1alpha1",
   kind: "ElasticQuota",
-  plural: "elasticquotas",
-  namespaced: true,
 });
 
 export const elasticQuotaProfiles = resourceType<ElasticQuotaProfile>({
   group: "quota.koordinator.sh",
   version: "v1alpha1",
   kind: "ElasticQuotaProfile",
-  plural: "elasticquotaprofiles",
-  namespaced: true,
 });
 
 export const reservations = resourceType<Reservation>({
   group: "scheduling.koordinator.sh",
   version: "v1alpha1",
   kind: "Reservation",
-  plural: "reservations",
   namespaced: false,
 });

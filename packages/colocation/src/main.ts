@@ -49,9 +49,10 @@ async function run({
     await openKubeClient({ signal, ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) }),
   );
   const running = stack.use(
-    await startColocation({ client, settings: settingsOf(config, gates), log, metrics, signal }),
+    await startColocation({ client, settings: readSettings(config, gates), log, metrics, signal }),
   );
   health.addCheck("webhook-ready", () => running.readiness());
+  health.addCheck("listener", () => running.server.checkListener());
   health.markReady();
   log.info({ port: running.server.port }, "colocation webhooks are up");
   await aborted(signal);
@@ -77,7 +78,7 @@ function startMetricsServer(address: string, registry: Registry): Promise<AsyncD
   });
 }
 
-function settingsOf(config: ColocationConfig, gates: ColocationSettings["gates"]): ColocationSettings {
+function readSettings(config: ColocationConfig, gates: ColocationSettings["gates"]): ColocationSettings {
   const { webhookHost, webhookUrlPort, webhookPort, rateLimit, rateLimitBurst } = config;
   return {
     host: config.webhookBind,

@@ -15,19 +15,19 @@ const bands: readonly (readonly [PriorityBand, number, number])[] = [
 ];
 
 /** Anything that is no class counts as none. */
-export function qosOf(labels: Texts): QosClass {
+export function readQos(labels: Texts): QosClass {
   const text = labels[qosLabel] ?? "";
   return qosClasses.has(text) ? (text as QosClass) : "";
 }
 
-function bandOf(priority: number | undefined): PriorityBand {
+function findBand(priority: number | undefined): PriorityBand {
   if (priority === undefined) return "";
   return bands.find(([, low, high]) => priority >= low && priority <= high)?.[0] ?? "";
 }
 
 /** The label where it exists, even with an unknown value; else the band of the priority. */
 export function rawPriorityClass(labels: Texts, priority: number | undefined): PriorityBand {
-  if (!Object.hasOwn(labels, priorityClassLabel)) return bandOf(priority);
+  if (!Object.hasOwn(labels, priorityClassLabel)) return findBand(priority);
   const label = labels[priorityClassLabel];
   return bands.find(([name]) => name === label)?.[0] ?? "";
 }
@@ -38,7 +38,7 @@ export function defaultedPriorityClass(
 ): PriorityBand {
   const raw = rawPriorityClass(pod.labels, pod.priority);
   if (raw !== "") return raw;
-  const qos = qosOf(pod.labels);
+  const qos = readQos(pod.labels);
   if (qos !== "") return qos === "BE" ? "koord-batch" : "koord-prod";
   return pod.isBestEffort() ? "koord-batch" : "koord-prod";
 }

@@ -1,24 +1,29 @@
 /** ClusterColocationProfiles: which apply, in which order, and what each does to a pod or a Reservation. */
-import { Fault, messageOf } from "@cocoon/core";
-import { matchesLabels, requirementsOf, type LabelRequirement } from "@cocoon/core/label-selector";
+import type { PriorityClass } from "@cocoon/kube";
+import { Fault, getErrorMessage } from "@cocoon/core";
+import {
+  matchesLabels,
+  parseRequirements,
+  type LabelRequirement,
+  type LabelSelector,
+} from "@cocoon/core/label-selector";
 import { child, copyJson, own, put, type Json, type Texts } from "./json.ts";
 import { qosLabel, skipResourcesAnnotation, subPriorityLabel } from "./keys.ts";
-import type { ClusterColocationProfile, PriorityClass } from "./kinds.ts";
+import type { ClusterColocationProfile } from "./kinds.ts";
 import { strategicMerge, type MergeSchema } from "./patch/strategic-merge.ts";
 
 type Spec = NonNullable<ClusterColocationProfile["spec"]>;
 
-/** A profile whose selectors are read once. */
 export interface CompiledProfile {
   readonly name: string;
   readonly spec: Spec;
+  /** Where a part of them cannot be read: the parts that can. */
   readonly selector: readonly LabelRequirement[];
   readonly namespaceSelector: readonly LabelRequirement[];
   /** 0..100; undefined when the text is no percentage. */
   readonly percent: number | undefined;
   readonly skipsResources: boolean;
-  /** Why it can match nothing. */
-  readonly trouble: string | undefined;
+  readonly problem: string | undefined;
 }
 
 export function compileProfile(profile: ClusterColocationProfile): CompiledProfile {
@@ -32,13 +37,36 @@ export function compileProfile(profile: ClusterColocationProfile): CompiledProfi
   try {
     return {
       ...common,
-      selector: requirementsOf(spec.selector ?? {}),
-      namespaceSelector: requirementsOf(spec.namespaceSelector ?? {}),
-      trouble: undefined,
+      selector: parseRequirements(spec.selector ?? {}),
+      namespaceSelector: parseRequirements(spec.namespaceSelector ?? {}),
+      problem: undefined,
     };
   } catch (error) {
-    return { ...common, selector: [], namespaceSelector: [], trouble: messageOf(error) };
+    return {
+      ...common,
+      selector: readUsableParts(spec.selector ?? {}),
+      namespaceSelector: readUsableParts(spec.namespaceSelector ?? {}),
+      problem: getErrorMessage(error),
+    };
   }
+}
+
+function readUsableParts({ matchLabels, matchExpressions }: LabelSelector): LabelRequirement[] {
+  const parts: readonly LabelSelector[] = [
+    ...Object.entries(matchLabels ?? {}).map(([key, value]) => ({ matchLabels: { [key]: value } })),
+    ...(matchExpressions ?? []).map((expression) => ({ matchExpressions: [expression] })),
+  ];
+  return parts.flatMap((part) => {
+    try {
+      return parseRequirements(part);
+    } catch {
+      return []; // the problem names it
+    }
+  });
+}
+
+export function describeProblem({ name, problem }: CompiledProfile): string {
+  return `ClusterColocationProfile ${name} is ignored: ${problem}`;
 }
 
 function readPercent(probability: string | number | undefined): number | undefined {
@@ -73,7 +101,6 @@ export function namesLabels(selector: readonly LabelRequirement[], labels: Texts
 export interface ProfileTarget {
   readonly object: Json;
   readonly schema: MergeSchema;
-  /** Where schedulerName and priority go; undefined when there is no such place. */
   readonly podSpec: Json | undefined;
   readonly priorityClass: (name: string) => PriorityClass | undefined;
 }
@@ -141,9 +168,13 @@ function patchObject(patch: Readonly<Record<string, unknown>>, profile: string, 
     const patched = strategicMerge(target.object, copyJson(patch), target.schema);
     if (patched !== target.object) replaceContent(target.object, patched);
   } catch (error) {
-    throw new Fault("internal", `ClusterColocationProfile ${profile}: spec.patch: ${messageOf(error)}`, {
-      cause: error,
-    });
+    throw new Fault(
+      "internal",
+      `ClusterColocationProfile ${profile}: spec.patch: ${getErrorMessage(error)}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 

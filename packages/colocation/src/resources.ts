@@ -3,7 +3,7 @@ import {
   addQuantities,
   canonicalQuantity,
   compareQuantities,
-  quantityOf,
+  createQuantity,
   tryParseQuantity,
   type Quantity,
 } from "@cocoon/core/quantity";
@@ -11,7 +11,7 @@ import { isRecord, own, sortedJson, undecodable, type ReadonlyJson } from "./jso
 
 export type Resources = ReadonlyMap<string, Quantity>;
 
-export const zero: Quantity = quantityOf(0);
+export const zero: Quantity = createQuantity(0);
 const none: Resources = new Map();
 
 /** A field that may be absent; a `badRequest` fault names a quantity that is none. */
@@ -34,41 +34,35 @@ export function parseResources(value: ReadonlyJson, path: string): Resources {
 }
 
 export function writeResources(resources: Resources): Record<string, string> {
-  return Object.fromEntries([...resources].map(([name, quantity]) => [name, quantityText(quantity)]));
+  return Object.fromEntries([...resources].map(([name, quantity]) => [name, canonicalQuantity(quantity)]));
 }
 
 export function resourcesText(resources: Resources): string {
   return sortedJson(writeResources(resources));
 }
 
-/** As Koordinator writes it: canonical, whatever the user wrote. */
-export function quantityText(quantity: Quantity): string {
-  return canonicalQuantity(quantity);
-}
-
 export function amount(resources: Resources, name: string): Quantity {
   return resources.get(name) ?? zero;
 }
 
-export function sum(lists: Iterable<Resources>): Map<string, Quantity> {
-  const total = new Map<string, Quantity>();
+type Combine = (one: Quantity, other: Quantity) => Quantity;
+
+function combine(lists: Iterable<Resources>, how: Combine): Map<string, Quantity> {
+  const combined = new Map<string, Quantity>();
   for (const list of lists)
     for (const [name, quantity] of list) {
-      const before = total.get(name);
-      total.set(name, before ? addQuantities(before, quantity) : quantity);
+      const before = combined.get(name);
+      combined.set(name, before ? how(before, quantity) : quantity);
     }
-  return total;
+  return combined;
 }
 
-/** The larger amount of each resource. */
+export function sum(lists: Iterable<Resources>): Map<string, Quantity> {
+  return combine(lists, addQuantities);
+}
+
 export function largest(lists: Iterable<Resources>): Map<string, Quantity> {
-  const most = new Map<string, Quantity>();
-  for (const list of lists)
-    for (const [name, quantity] of list) {
-      const before = most.get(name);
-      if (!before || compareQuantities(quantity, before) > 0) most.set(name, quantity);
-    }
-  return most;
+  return combine(lists, (one, other) => (compareQuantities(other, one) > 0 ? other : one));
 }
 
 /** The smaller amount of each resource; one that is missing somewhere counts as zero. */

@@ -36,7 +36,7 @@ export type RuleName = (typeof ruleNames)[number];
 export interface Refusal {
   readonly rule: RuleName;
   readonly message: string;
-  /** 400 unless said otherwise. */
+  /** 400 by default. */
   readonly code?: number;
   readonly reason?: string;
 }

@@ -1,8 +1,9 @@
 /** What the rules know of the cluster. Reads come from caches and cost nothing; see `server/cluster-view.ts`. */
+import type { PriorityClass } from "@cocoon/kube";
 import type { ConfigMap, Node } from "@cocoon/kube";
 import type { CompiledProfile } from "./profile-engine.ts";
 import type { Texts } from "./json.ts";
-import type { ElasticQuotaProfile, PriorityClass, Reservation } from "./kinds.ts";
+import type { ElasticQuotaProfile, Reservation } from "./kinds.ts";
 import type { Quota, QuotaTree } from "./quota/quota-tree.ts";
 
 export interface PodSummary {
@@ -15,14 +16,13 @@ export interface PodSummary {
 type Eventually<T> = T | Promise<T>;
 
 export interface ClusterView {
-  /** By name. */
   profiles(): readonly CompiledProfile[];
-  /** Empty when there is no such namespace; rejects when nobody can be asked. */
+  /** Empty when there is no such namespace; rejects when the lookup failed. */
   namespaceLabels(name: string): Eventually<Texts>;
-  /** Asks the API server when the cache does not know it. */
+  /** Reads the API server when the cache does not have it. */
   priorityClass(name: string): Eventually<PriorityClass | undefined>;
   quotas(): QuotaTree;
-  /** Asks the API server when the cache does not know it. */
+  /** Reads the API server when the cache does not have it. */
   quota(name: string): Eventually<Quota | undefined>;
   quotaProfiles(): Iterable<ElasticQuotaProfile>;
   configMap(namespace: string, name: string): ConfigMap | undefined;

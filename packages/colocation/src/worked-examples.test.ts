@@ -2,7 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { applyJsonPatch } from "@cocoon/core/json-patch";
-import { patched, startBorder, type Border, type BorderOptions } from "./testing/border.ts";
+import {
+  patched,
+  startTestWebhooks,
+  type TestWebhooks,
+  type TestWebhooksOptions,
+} from "./testing/webhook-server.ts";
 
 const quotaGroup = "scheduling.sigs.k8s.io";
 const podType = {
@@ -12,14 +17,14 @@ const podType = {
 
 interface Example {
   readonly path: string;
-  readonly world: BorderOptions;
+  readonly world: TestWebhooksOptions;
   readonly version?: string;
   readonly request: Readonly<Record<string, unknown>> & { readonly uid: string; readonly object: unknown };
 }
 
-async function post({ path, world, version = "v1", request }: Example): ReturnType<Border["post"]> {
-  await using border = await startBorder(world);
-  return await border.post(path, {
+async function post({ path, world, version = "v1", request }: Example): ReturnType<TestWebhooks["post"]> {
+  await using webhooks = await startTestWebhooks(world);
+  return await webhooks.post(path, {
     apiVersion: `admission.k8s.io/${version}`,
     kind: "AdmissionReview",
     request,

@@ -1,10 +1,6 @@
-/**
- * Annotations as carriers of typed values. Shared rules: a boolean is the literal `true` or absent, an empty text is
- * the same as no text, a new key wins over its older twin, and a patch that would change nothing is not sent.
- */
+/** Annotations as typed values: a boolean is `true` or absent, empty text is none, a new key wins over its older twin. */
 export type Annotations = Readonly<Record<string, string>> | undefined;
 
-/** A JSON merge patch of annotations; null removes the key. */
 export interface AnnotationPatch {
   readonly metadata: { readonly annotations: Readonly<Record<string, string | null>> };
 }
@@ -19,7 +15,7 @@ export function readText(annotations: Annotations, key: string, olderKey?: strin
   return annotations[key] || (olderKey === undefined ? "" : (annotations[olderKey] ?? ""));
 }
 
-/** A key that is present decides, even when it says something other than `true`; only then the older one is asked. */
+/** A key that is present decides, even when it says something other than `true`; the older one is read only when it is absent. */
 export function readFlag(annotations: Annotations, key: string, olderKey?: string): boolean {
   if (annotations === undefined) return false;
   const value = annotations[key] ?? (olderKey === undefined ? undefined : annotations[olderKey]);

@@ -10,7 +10,7 @@ interface PackageJson {
   readonly exports: Readonly<Record<string, string>>;
 }
 
-function exportsOf(name: string): Readonly<Record<string, string>> {
+function readExports(name: string): Readonly<Record<string, string>> {
   return (JSON.parse(readFileSync(join(packages, name, "package.json"), "utf8")) as PackageJson).exports;
 }
 
@@ -19,7 +19,7 @@ function resolve(specifier: string, from: string): string | undefined {
   if (specifier.startsWith(".")) return join(dirname(from), specifier);
   if (!specifier.startsWith("@cocoon/")) return undefined;
   const [, name = "", ...rest] = specifier.split("/");
-  const target = exportsOf(name)[rest.length === 0 ? "." : `./${rest.join("/")}`];
+  const target = readExports(name)[rest.length === 0 ? "." : `./${rest.join("/")}`];
   assert.ok(target, `${from} imports ${specifier}, which is not exported`);
   return join(packages, name, target);
 }
@@ -41,7 +41,7 @@ function load(file: string, seen: Map<string, string[]>): void {
 }
 
 test("no entry reaches a module of Node", () => {
-  for (const [subpath, target] of Object.entries(exportsOf("contract"))) {
+  for (const [subpath, target] of Object.entries(readExports("contract"))) {
     const seen = new Map<string, string[]>();
     load(join(packages, "contract", target), seen);
     assert.ok(seen.size > 0);

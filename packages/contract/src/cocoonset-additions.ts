@@ -1,30 +1,25 @@
-/**
- * Fields of a CocoonSet that are ours: the Go systems do not know them. Each is optional, has no default, and does nothing
- * when absent, so that an object without them means the same to everybody.
- */
+/** Fields of a CocoonSet that the Go systems do not know. Each is optional and does nothing when absent. */
 import * as z from "zod";
-import { hibernationActions } from "./hibernation-words.ts";
+import { hibernationActions } from "./hibernation.ts";
 import { field } from "./schema.ts";
 
-export const setDeletionPolicies = ["Retain", "Purge"] as const;
-export const rolloutStrategies = ["Rolling", "OnDelete"] as const;
-export const mainRebuilds = ["Never", "Image", "Latest"] as const;
+const setDeletionPolicies = ["Retain", "Purge"] as const;
+const rolloutStrategies = ["Rolling", "OnDelete"] as const;
+const expireActions = ["Delete", "Suspend"] as const;
+const mainRebuilds = ["Never", "Image", "Latest"] as const;
+
+const cronPattern = /^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|\S+(\s+\S+){4})$/;
 
 const scheduleSchema = z.object({
-  cron: z
-    .string()
-    .min(1)
-    .max(128)
-    .regex(/^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|\S+(\s+\S+){4})$/)
-    .meta({
-      description: "When: minute, hour, day of month, month and day of week, or a word such as @daily.",
-    }),
-  timeZone: z
-    .string()
-    .max(64)
-    .regex(/^[A-Za-z][A-Za-z0-9_+/-]*$/)
-    .meta({
-      description: "Time zone of the clock that cron means, for example Europe/Berlin; UTC when not set.",
+  cron: field.text("When: minute, hour, day of month, month and day of week, or a word such as @daily.", {
+    min: 1,
+    max: 128,
+    pattern: cronPattern,
+  }),
+  timeZone: field
+    .text("Time zone of the clock that cron means, for example Europe/Berlin; UTC when not set.", {
+      max: 64,
+      pattern: /^[A-Za-z][A-Za-z0-9_+/-]*$/,
     })
     .optional(),
   action: field.choice(hibernationActions, "What happens then to every machine of the set."),
@@ -48,11 +43,16 @@ const warmPoolSchema = z.object({
   size: field.int32("Number of clones kept ready to start at once.", { min: 0, max: 64 }),
 });
 
+const expireSchema = z.object({
+  at: z.string().max(64).meta({ description: "Time at which it happens, RFC 3339.", format: "date-time" }),
+  action: field.choice(expireActions, "What happens then: Delete the set, or Suspend it until at is moved."),
+});
+
 const rolloutSchema = z.object({
   strategy: field
     .choice(
       rolloutStrategies,
-      "Rolling replaces machines that no longer match the spec, a few at a time; OnDelete waits until somebody deletes their pods.",
+      "Rolling replaces machines that no longer match the spec, a few at a time; OnDelete waits until their pods are deleted.",
     )
     .optional(),
   maxUnavailable: field
@@ -87,7 +87,6 @@ const migrationSchema = z.object({
     .optional(),
 });
 
-/** Spread into the spec. */
 export const setAdditions = {
   paused: field
     .flag("While true the operator changes nothing about this set; its status stays current.")
@@ -108,6 +107,9 @@ export const setAdditions = {
     .optional(),
   idle: idleSchema.meta({ description: "Put idle machines to sleep." }).optional(),
   ttl: field.duration("Delete the set this long after its creation.", { min: "1m" }).optional(),
+  expire: expireSchema
+    .meta({ description: "Delete or suspend the set at a given time; moving the time wakes it again." })
+    .optional(),
   retention: retentionSchema
     .meta({
       description:

@@ -7,9 +7,9 @@ import { snapshotPolicies } from "./snapshot-policy.ts";
 
 export const hibernatePolicies = ["retain", "release"] as const;
 
-const labelValue = /^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$/;
+const labelValue = { max: 63, pattern: /^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$/ };
 
-/** Far above what anybody runs, far below what would let one object stall the API server. */
+/** Far above real use, far below what would let one object stall the API server. */
 const maxToolboxes = 512;
 
 export const cocoonSetSpecSchema = z
@@ -27,27 +27,19 @@ export const cocoonSetSpecSchema = z
         "What becomes of the pods of sleeping machines: retain keeps them as their seat on the node, release deletes them once the snapshot is verified.",
       )
       .default("retain"),
-    nodePool: z
-      .string()
-      .max(63)
-      .regex(labelValue)
-      .meta({ description: "Pool of VM hosts to run on: the value of node label cocoonstack.io/pool." })
+    nodePool: field
+      .text("Pool of VM hosts to run on: the value of node label cocoonstack.io/pool.", labelValue)
       .default("default"),
-    snapshotCompatibilityClass: z
-      .string()
-      .max(63)
-      .regex(labelValue)
-      .meta({
-        description:
-          "Class of CPUs, as the guest sees them, that snapshots of this set can be restored on: the value of node label cocoonstack.io/snapshot-cpu-class. Can be set once and never changed.",
-      })
+    snapshotCompatibilityClass: field
+      .text(
+        "Class of CPUs, as the guest sees them, that snapshots of this set can be restored on: the value of node label cocoonstack.io/snapshot-cpu-class. Can be set once and never changed.",
+        labelValue,
+      )
       .optional(),
     nodeName: field
       .text(
         "Node to run the main agent on; a change moves it there. Sub-agents and toolboxes are placed freely.",
-        {
-          max: 253,
-        },
+        { max: 253 },
       )
       .optional(),
     agent: agentSchema.meta({ description: "The main agent and its sub-agents." }),
@@ -85,4 +77,3 @@ export const cocoonSetSpecSchema = z
 
 export type CocoonSetSpec = z.output<typeof cocoonSetSpecSchema>;
 export type CocoonSetSpecInput = z.input<typeof cocoonSetSpecSchema>;
-export type HibernatePolicy = (typeof hibernatePolicies)[number];

@@ -1,5 +1,5 @@
 /** `status` of a CocoonSet: phases, machines, and the conditions that follow from them. */
-import { formatLabelSelector, requirementsOf } from "@cocoon/core/label-selector";
+import { formatLabelSelector, parseRequirements } from "@cocoon/core/label-selector";
 import * as z from "zod";
 import { conditionsSchema, type ConditionReport } from "./conditions.ts";
 import { label } from "./keys.ts";
@@ -8,8 +8,8 @@ import { field } from "./schema.ts";
 import { connectionTypes } from "./vm-options.ts";
 
 /**
- * Pending: main missing or not ready. Scaling: main is there, something else is not ready. Running: all ready.
- * Failed: main failed for good. Migrating and Waking are memory of the operator: written before the first step.
+ * Pending: main not ready. Scaling: another machine is not ready. Running: all ready. Failed: main failed for good. Migrating
+ * and Waking are written before the first step.
  */
 export const setPhases = [
   "Pending",
@@ -90,11 +90,11 @@ export type ToolboxStatus = z.output<typeof toolboxStatusSchema>;
 /** What `status.selector` says: the pods that scaling adds and removes. */
 export function subAgentSelector(set: string): string {
   return formatLabelSelector(
-    requirementsOf({ matchLabels: { [label.set]: set, [label.role]: "sub-agent" } }),
+    parseRequirements({ matchLabels: { [label.set]: set, [label.role]: "sub-agent" } }),
   );
 }
 
-/** Whether static toolboxes wait for an address that nobody knows yet (`awaitAddress`). */
+/** Whether static toolboxes wait for an address that is not known yet (`awaitAddress`). */
 export function addressCondition(waiting: readonly string[], observedGeneration: number): ConditionReport {
   const known = waiting.length === 0;
   return {
@@ -115,7 +115,6 @@ export interface SetCounts {
 
 const transient: ReadonlySet<SetPhase> = new Set(["Pending", "Scaling", "Suspending", "Waking", "Migrating"]);
 
-/** The conditions Ready and Progressing of a set in this phase. */
 export function setConditions(
   phase: SetPhase,
   counts: SetCounts,

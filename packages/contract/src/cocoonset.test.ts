@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readCocoonSet, readCocoonSetSpec, readDeletionWishes, type CocoonSet } from "./cocoonset.ts";
+import { readCocoonSet, readCocoonSetSpec, readDeletionPolicy, type CocoonSet } from "./cocoonset.ts";
 import {
   addressCondition,
   setConditions,
@@ -48,7 +48,7 @@ test("an object from before a default, or with blanks, reads as if the default h
   assert.equal(status, undefined);
 });
 
-test("what is wrong is said with its field, all at once", () => {
+test("what is wrong is reported with its field, all at once", () => {
   const broken = {
     metadata: {},
     spec: { snapshotPolicy: "often", agent: { mode: "static" }, toolboxes: [{ name: "A" }, 7] },
@@ -74,9 +74,9 @@ test("what is wrong is said with its field, all at once", () => {
 test("a deletion learns what it must know even from a broken object", () => {
   const keepAll = { snapshotPolicy: "always", purge: false };
   for (const object of [undefined, {}, { spec: null }, { spec: { snapshotPolicy: "often", agent: 7 } }])
-    assert.deepEqual(readDeletionWishes(object), keepAll);
+    assert.deepEqual(readDeletionPolicy(object), keepAll);
   const broken = { spec: { snapshotPolicy: "main-only", deletionPolicy: "Purge", nodePool: "a b" } };
-  assert.deepEqual(readDeletionWishes(broken), { snapshotPolicy: "main-only", purge: true });
+  assert.deepEqual(readDeletionPolicy(broken), { snapshotPolicy: "main-only", purge: true });
 });
 
 /** Ready and desired agents, then toolboxes. */

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { findCondition, withConditions, type Condition } from "./conditions.ts";
+import { findCondition } from "@cocoon/core/conditions";
+import { withConditions, type Condition } from "./conditions.ts";
 import {
   hibernationCondition,
   hibernationPhases,
-  phaseOfDesire,
+  getDesiredPhase,
   readCocoonHibernation,
   restartsPhaseClock,
   type CocoonHibernation,
@@ -50,8 +51,8 @@ test("the phase clock restarts when a transition begins, and only then", () => {
   assert.equal(restartsPhaseClock(undefined, "Waking"), true);
   assert.equal(restartsPhaseClock("Hibernating", "Hibernating"), false);
   assert.equal(restartsPhaseClock("Hibernating", "Failed"), false);
-  assert.equal(phaseOfDesire("Hibernate"), "Hibernated");
-  assert.equal(phaseOfDesire("Wake"), "Active");
+  assert.equal(getDesiredPhase("Hibernate"), "Hibernated");
+  assert.equal(getDesiredPhase("Wake"), "Active");
 });
 
 test("times move with the status, other people's conditions stay", () => {

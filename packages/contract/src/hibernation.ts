@@ -1,9 +1,11 @@
-/** The CocoonHibernation: the wish that one pod's machine sleeps or wakes. It is named like its pod. */
+/** The CocoonHibernation: the request that the machine of one pod hibernates or wakes. It is named like its pod. */
 import * as z from "zod";
 import { conditionsSchema, type ConditionReport } from "./conditions.ts";
-import { hibernationActions, type HibernationAction } from "./hibernation-words.ts";
 import { apiVersion } from "./keys.ts";
-import { celRules, field, parseWith, withoutBlanks, type ObjectMeta } from "./schema.ts";
+import { celRules, defineKind, field, specRequired, withoutBlanks } from "./schema.ts";
+
+export const hibernationActions = ["Hibernate", "Wake"] as const;
+export type HibernationAction = (typeof hibernationActions)[number];
 
 export const hibernationPhases = [
   "Pending",
@@ -15,17 +17,13 @@ export const hibernationPhases = [
 ] as const;
 export type HibernationPhase = (typeof hibernationPhases)[number];
 
-export const hibernationDeletionPolicies = ["Retain", "Wake"] as const;
+const hibernationDeletionPolicies = ["Retain", "Wake"] as const;
 
 const hibernationSpecSchema = z.object({
-  podRef: z
-    .object({
-      name: z.string().min(1).max(253).meta({ description: "Name of the pod." }),
-    })
-    .meta({
-      description: "The pod, in the same namespace, whose machine is meant. Cannot be changed.",
-      ...celRules({ rule: "self == oldSelf", message: "spec.podRef is immutable" }),
-    }),
+  podRef: z.object({ name: field.text("Name of the pod.", { min: 1, max: 253 }) }).meta({
+    description: "The pod, in the same namespace, whose machine is meant. Cannot be changed.",
+    ...celRules({ rule: "self == oldSelf", message: "spec.podRef is immutable" }),
+  }),
   desire: field.choice(hibernationActions, "What the machine should do."),
   // Ours:
   deletionPolicy: field
@@ -55,58 +53,30 @@ const hibernationStatusSchema = z.object({
     .optional(),
 });
 
-/** The whole object as the API server checks it. */
-export const cocoonHibernationSchema = z
-  .object({
-    spec: hibernationSpecSchema.meta({ description: "What is wanted." }).optional(),
-    status: hibernationStatusSchema
-      .meta({ description: "What was found; written by the operator." })
-      .optional(),
-  })
-  .meta({
-    description:
-      "A CocoonHibernation puts the machine of one pod to sleep, or wakes it. It is named like the pod.",
-    ...celRules(
-      {
-        rule: "has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",
-        message: "spec is required",
-        optionalOldSelf: true,
-      },
-      {
-        rule: "oldSelf.hasValue() || !has(self.spec) || self.metadata.name == self.spec.podRef.name",
-        message: "metadata.name must equal spec.podRef.name (one CocoonHibernation per pod, named after it)",
-        optionalOldSelf: true,
-      },
-    ),
-  });
+const kind = defineKind({
+  apiVersion,
+  kind: "CocoonHibernation",
+  description:
+    "A CocoonHibernation puts the machine of one pod to sleep, or wakes it. It is named like the pod.",
+  spec: hibernationSpecSchema,
+  readSpec: z.preprocess(withoutBlanks, hibernationSpecSchema),
+  status: hibernationStatusSchema,
+  rules: [
+    specRequired,
+    {
+      rule: "oldSelf.hasValue() || !has(self.spec) || self.metadata.name == self.spec.podRef.name",
+      message: "metadata.name must equal spec.podRef.name (one CocoonHibernation per pod, named after it)",
+      optionalOldSelf: true,
+    },
+  ],
+});
 
+export const { schema: cocoonHibernationSchema, read: readCocoonHibernation } = kind;
+export type CocoonHibernation = ReturnType<typeof readCocoonHibernation>;
 export type CocoonHibernationSpec = z.output<typeof hibernationSpecSchema>;
 export type CocoonHibernationStatus = z.output<typeof hibernationStatusSchema>;
 
-export interface CocoonHibernation {
-  readonly apiVersion: typeof apiVersion;
-  readonly kind: "CocoonHibernation";
-  readonly metadata: ObjectMeta;
-  readonly spec: CocoonHibernationSpec;
-  readonly status?: CocoonHibernationStatus | undefined;
-}
-
-const readSchema = z.object({
-  metadata: z.custom<ObjectMeta>((value) => typeof value === "object" && value !== null, "is missing"),
-  spec: z.preprocess(withoutBlanks, hibernationSpecSchema),
-  status: hibernationStatusSchema.nullish(),
-});
-
-/** Throws `invalid`, naming every wrong field. */
-export function readCocoonHibernation(object: unknown): CocoonHibernation {
-  const { metadata, spec, status } = parseWith(readSchema, object, "CocoonHibernation");
-  return { apiVersion, kind: "CocoonHibernation", metadata, spec, ...(status ? { status } : {}) };
-}
-
-/**
- * The condition Ready of a phase. Its time doubles as the phase clock: it restarts whenever a transition
- * (Hibernating, Waking) is entered from another phase, and budgets are measured from it.
- */
+/** The condition Ready of a phase. Its time is the phase clock: it restarts when Hibernating or Waking is entered. */
 export function hibernationCondition(
   phase: HibernationPhase,
   observedGeneration: number,
@@ -123,12 +93,10 @@ export function hibernationCondition(
   };
 }
 
-/** Whether entering `next` starts the phase clock anew. */
 export function restartsPhaseClock(previous: HibernationPhase | undefined, next: HibernationPhase): boolean {
   return (next === "Hibernating" || next === "Waking") && previous !== next;
 }
 
-/** The phase that fulfils a wish. */
-export function phaseOfDesire(desire: HibernationAction): HibernationPhase {
+export function getDesiredPhase(desire: HibernationAction): HibernationPhase {
   return desire === "Hibernate" ? "Hibernated" : "Active";
 }

@@ -1,7 +1,4 @@
-/**
- * References to images and snapshots: relative to the configured registry (`team/base:v7`, the only form for clone
- * mode), full (`host:5000/team/base:v7@sha256:…`), or the address of a cloud image (`https://…`).
- */
+/** References to images and snapshots: relative (`team/base:v7`, the only form for clone mode), full, or an `https://` address. */
 /** Runs of letters and digits with exactly one separator between them; the slash is one of the separators. */
 const repositorySource = "[a-z0-9]+(?:(?:[._/]|__|-+)[a-z0-9]+)*";
 const tagSource = "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}";

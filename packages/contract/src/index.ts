@@ -1,35 +1,24 @@
 /**
- * contract: every word that two parts must agree on. Custom resources with their schemas, defaults and phases; the
- * metadata keys of pods and sets with typed readers and writers; names of pods and machines; snapshot policy and tags;
- * references and manifests of the registry.
- *
- * Everything is pure and runs in a browser: no input or output, no clock, no environment. Kubernetes objects are
- * taken and returned as plain data; talking to the API server is the business of `kube`. The older API is under
- * `/legacy`, CustomResourceDefinitions under `/crd`, session cookies under `/session`.
+ * contract: every word that two parts must agree on. Pure and browser-safe: no input or output, no clock, no environment. The
+ * older API is under `/legacy`, CustomResourceDefinitions under `/crd`, session cookies under `/session`.
  */
 export {
-  annotationPatch,
-  readFlag,
-  readText,
-  type AnnotationPatch,
-  type Annotations,
-  type WriteOptions,
-} from "./annotations.ts";
-export { cloudImageDisk, readCloudImageManifest } from "./cloud-image-manifest.ts";
+  findSandboxOwner,
+  sandboxFinalizer,
+  sandboxKind,
+  sandboxVmName,
+  type SandboxReference,
+} from "./agent-sandbox.ts";
+export { annotationPatch, readFlag, readText } from "./annotations.ts";
 export {
-  readCocoonSet,
-  readCocoonSetSpec,
-  readDeletionWishes,
-  type CocoonSet,
-  type DeletionWishes,
-} from "./cocoonset.ts";
-export { mainRebuilds, rolloutStrategies, setDeletionPolicies } from "./cocoonset-additions.ts";
-export {
-  hibernatePolicies,
-  type CocoonSetSpec,
-  type CocoonSetSpecInput,
-  type HibernatePolicy,
-} from "./cocoonset-spec.ts";
+  cloudImageDisk,
+  readCloudImageManifest,
+  manifestSchema,
+  type Descriptor,
+  type Manifest,
+} from "./manifest.ts";
+export { readCocoonSet, readCocoonSetSpec, readDeletionPolicy, type CocoonSet } from "./cocoonset.ts";
+export { hibernatePolicies, type CocoonSetSpecInput } from "./cocoonset-spec.ts";
 export {
   addressCondition,
   setConditions,
@@ -37,42 +26,52 @@ export {
   subAgentSelector,
   type AgentStatus,
   type CocoonSetStatus,
-  type SetCounts,
   type SetPhase,
   type ToolboxStatus,
 } from "./cocoonset-status.ts";
+export { findCondition } from "@cocoon/core/conditions";
+export { withConditions, type ConditionReport } from "./conditions.ts";
 export {
-  findCondition,
-  secondsText,
-  withConditions,
-  type Condition,
-  type ConditionReport,
-  type ReportOptions,
-} from "./conditions.ts";
-export { connectionTypeOf, type ConnectionFacts } from "./connection-type.ts";
-export { extendDeleteList, readDeleteList, writeDeleteList } from "./delete-list.ts";
+  chooseConnectionType,
+  backends,
+  connectionTypes,
+  guestSystems,
+  type ConnectionType,
+} from "./vm-options.ts";
 export {
-  generationPatch,
-  hibernatePatch,
-  keepSnapshotOnDeletePatch,
+  extendDeleteList,
+  readDeleteList,
+  writeDeleteList,
+  readRebuildHistory,
+  writeRebuildHistory,
+  type Rebuilds,
+} from "./set-annotations.ts";
+export {
   readGeneration,
   readHibernate,
   readKeepSnapshotOnDelete,
   readRestoreFromHibernate,
-} from "./hibernate-state.ts";
+  hasReached,
+  isLifecycleState,
+  lifecyclePatch,
+  lifecycleStates,
+  mayReplace,
+  readLifecycle,
+  type LifecycleState,
+  type LifecycleStatus,
+} from "./lifecycle.ts";
 export {
   hibernationCondition,
-  hibernationDeletionPolicies,
   hibernationPhases,
-  phaseOfDesire,
+  getDesiredPhase,
   readCocoonHibernation,
   restartsPhaseClock,
   type CocoonHibernation,
   type CocoonHibernationSpec,
   type CocoonHibernationStatus,
   type HibernationPhase,
+  type HibernationAction,
 } from "./hibernation.ts";
-export { hibernationActions, type HibernationAction } from "./hibernation-words.ts";
 export {
   defaultTag,
   formatImageReference,
@@ -82,7 +81,6 @@ export {
   isTag,
   tryParseImageReference,
   tryParseRelativeReference,
-  type ImageReference,
   type RegistryReference,
   type RelativeReference,
 } from "./image-reference.ts";
@@ -91,6 +89,7 @@ export {
   apiGroup,
   apiVersion,
   finalizer,
+  gatewayKey,
   hibernationAnnotation,
   hostTaint,
   label,
@@ -99,6 +98,7 @@ export {
   legacyApiVersion,
   legacyLabel,
   machineContainer,
+  nodeAnnotation,
   nodeLabel,
   setAnnotation,
   shardAnnotation,
@@ -106,69 +106,38 @@ export {
   workloadAnnotation,
 } from "./keys.ts";
 export {
-  hasReached,
-  isLifecycleState,
-  isSettled,
-  lifecycleKey,
-  lifecyclePatch,
-  lifecycleStates,
-  mayReplace,
-  readLifecycle,
-  type LifecycleState,
-  type LifecycleStatus,
-} from "./lifecycle.ts";
-export { readMachineLabels, writeMachineLabels, type MachineLabels } from "./machine-labels.ts";
-export { agentModes, toolboxModes, type AgentSpec, type ToolboxSpec } from "./machine-spec.ts";
-export { manifestSchema, type Descriptor, type Manifest } from "./manifest.ts";
-export {
-  artifactKindOf,
-  artifactKinds,
-  emptyConfig,
-  isCompressedType,
-  isDiskType,
-  isSnapshotLayerType,
-  manifestAnnotation,
-  mediaType,
-  snapshotLayerType,
-  uncompressedType,
-  zstdSuffix,
-  type ArtifactKind,
-  type ManifestHead,
-} from "./media-types.ts";
-export {
-  claimOfDeployment,
-  claimOfPod,
-  claimOfSet,
-  collisionBetween,
-  collisionsWith,
-  maxVmNameLength,
-  nameTroublesOfSet,
-  vmNameTrouble,
-  type NameClaim,
-  type SetNames,
-} from "./name-claims.ts";
-export {
+  readMachineLabels,
   isContainerRunning,
   isMachinePod,
   isPodReady,
   isPodTerminal,
-  isVmLive,
+  isWindowsPod,
   ownerSet,
-  podKey,
-  roleOfPod,
-  slotOfPod,
+  getPodRole,
+  defaultPool,
+  readPool,
   type PodLike,
 } from "./pod-state.ts";
-export { defaultPool, poolOf } from "./pool.ts";
+export { machineStates, readMachineState, type MachineState } from "./machine-state.ts";
+export { agentModes, type AgentSpec, type ToolboxSpec } from "./machine-spec.ts";
 export {
-  readRebuildHistory,
-  recordRebuild,
-  writeRebuildHistory,
-  type RebuildHistory,
-  type Rebuilds,
-} from "./rebuild-history.ts";
-export { dnsLabelTrouble, dnsSubdomainTrouble, isDnsLabel, isDnsSubdomain } from "./rfc1123.ts";
-export type { ObjectMeta } from "./schema.ts";
+  classifyManifest,
+  emptyConfig,
+  isDiskType,
+  manifestAnnotation,
+  mediaType,
+  snapshotLayerType,
+  zstdSuffix,
+  type ArtifactKind,
+} from "./media-types.ts";
+export {
+  buildSetClaim,
+  listCollisions,
+  findNameProblems,
+  findVmNameProblem,
+  type NameClaim,
+} from "./name-claims.ts";
+export { findDnsLabelProblem, isDnsLabel, isDnsSubdomain } from "./rfc1123.ts";
 export {
   assemblePackedSnapshot,
   assembleSnapshot,
@@ -177,12 +146,9 @@ export {
   readSnapshotConfig,
   readSnapshotManifest,
   snapshotArtifactType,
-  snapshotVersionOf,
-  type PackedSnapshot,
   type SnapshotConfig,
   type SnapshotFile,
   type SnapshotPart,
-  type SnapshotVersion,
 } from "./snapshot-manifest.ts";
 export {
   configFromEnvelope,
@@ -192,39 +158,29 @@ export {
   type SnapshotEnvelope,
 } from "./snapshot-envelope.ts";
 export { grants, readSnapshotGrant, type CocoonSnapshotGrant } from "./snapshot-grant.ts";
-export { shouldSnapshot, snapshotPolicies, type SnapshotPolicy } from "./snapshot-policy.ts";
-export { hibernateTag, latestTag, releasedTag, tryReadReleasedTag } from "./tags.ts";
+export { shouldSnapshot, snapshotPolicies } from "./snapshot-policy.ts";
 export {
-  forkSnapshotName,
-  legacyToolboxVmName,
+  anchorTag,
+  claimTag,
+  hibernateTag,
+  latestTag,
+  readTagPurpose,
+  releasedTag,
+  restoredTag,
+  sealTag,
+  tryReadClaimTag,
+  tryReadReleasedTag,
+  type TagPurpose,
+} from "./tags.ts";
+export {
   maxSlot,
   podName,
   podVmName,
-  roleOfSlot,
-  roles,
-  slotOf,
+  getSlotRole,
+  findSlot,
   tryParseSlot,
   vmName,
-  type Member,
-  type Role,
   type SetKey,
 } from "./vm-name.ts";
-export {
-  backends,
-  connectionTypes,
-  guestSystems,
-  type Backend,
-  type ConnectionType,
-  type GuestSystem,
-} from "./vm-options.ts";
 export { clearedVmRuntime, readVmRuntime, writeVmRuntime, type VmRuntime } from "./vm-runtime.ts";
-export {
-  readVmSpec,
-  vmSpecDifferences,
-  vmSpecOfAgent,
-  vmSpecOfToolbox,
-  writeVmSpec,
-  type AgentVm,
-  type ToolboxVm,
-  type VmSpec,
-} from "./vm-spec.ts";
+export { readVmSpec, buildAgentVmSpec, buildToolboxVmSpec, writeVmSpec, type VmSpec } from "./vm-spec.ts";

@@ -1,9 +1,6 @@
 /**
- * Every name that two parts must spell alike: API groups, labels, annotations, finalizers, taints. Nobody writes such
- * a text anywhere else. Who writes and who reads each key is in `key-catalogue.ts`.
- *
- * Prefixes: `cocoonset.cocoonstack.io/` holds values of a set mirrored on its pods and the operator's book-keeping,
- * `vm.cocoonstack.io/` what concerns one machine, `cocoonstack.io/` labels of nodes.
+ * Every name that two parts must spell alike: API groups, labels, annotations, finalizers, taints. Writers and readers of each key
+ * are in docs/contract.md. `cocoonset.cocoonstack.io/` is about a set, `vm.…/` about one machine, `cocoonstack.io/` about nodes.
  */
 const setPrefix = "cocoonset.cocoonstack.io";
 const vmPrefix = "vm.cocoonstack.io";
@@ -19,7 +16,6 @@ export const finalizer = {
   cocoonHibernation: `cocoonhibernation.${setPrefix}/finalizer`,
 } as const;
 
-/** Labels of pods. */
 export const label = {
   set: `${setPrefix}/name`,
   role: `${setPrefix}/role`,
@@ -34,6 +30,13 @@ export const nodeLabel = {
   role: "node-role.kubernetes.io/cocoon-vm",
 } as const;
 
+export const nodeAnnotation = {
+  /** Names of the VMs that the node holds, running or not, separated by commas: a pod is not the only proof of a machine. */
+  machines: `${nodePrefix}/machines`,
+  /** Names of VMs that the node keeps frozen, because a pod of another node had their machine. */
+  frozenMachines: `${nodePrefix}/frozen-machines`,
+} as const;
+
 /** The taint of VM hosts. A toleration with this key, whatever its value and effect, makes a pod a machine. */
 export const hostTaint = {
   key: "virtual-kubelet.io/provider",
@@ -41,10 +44,8 @@ export const hostTaint = {
   effect: "NoSchedule",
 } as const;
 
-/** Name of the one container of a machine's pod. */
 export const machineContainer = "agent";
 
-/** Annotations of pods. */
 export const annotation = {
   mode: `${setPrefix}/mode`,
   image: `${setPrefix}/image`,
@@ -86,6 +87,9 @@ export const annotation = {
   templateHash: `${setPrefix}/template-hash`,
   logs: `${vmPrefix}/logs`,
   restoredFrom: `${vmPrefix}/restored-from`,
+  restoredDigest: `${vmPrefix}/restored-digest`,
+  lazyWake: `${vmPrefix}/lazy-wake`,
+  loading: `${vmPrefix}/loading`,
 } as const;
 
 /** Annotation of a Deployment, StatefulSet or ReplicaSet whose pods are machines. */
@@ -110,6 +114,19 @@ export const setAnnotation = {
   migration: `${setPrefix}/migration`,
   releasedVmNames: `${setPrefix}/released-vm-names`,
   bootFresh: `${setPrefix}/boot-fresh`,
+  vmNamesUid: `${setPrefix}/vm-names-uid`,
+} as const;
+
+/** Labels and annotations of the gateway: of sets that are sandboxes, and of the Secrets that hold its API keys. */
+export const gatewayKey = {
+  /** Label of a set: "true" when it was made by the gateway. */
+  sandbox: `${setPrefix}/sandbox`,
+  /** Annotation of such a set: what the client asked for, as JSON. */
+  sandboxSpec: `${setPrefix}/sandbox-spec`,
+  /** Label of a set that keeps a snapshot for the gateway: the name of the snapshot or template. */
+  template: `${setPrefix}/template`,
+  /** Label of a Secret that holds the hash of an API key. */
+  apiKey: `${setPrefix}/api-key`,
 } as const;
 
 /** Annotations of a CocoonHibernation; ours. */

@@ -1,25 +1,24 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { annotation } from "./keys.ts";
+import { annotation, legacyAnnotation } from "./keys.ts";
 import {
   hasReached,
-  isSettled,
-  lifecycleKey,
   lifecyclePatch,
   lifecycleStates,
   mayReplace,
+  readGeneration,
+  readHibernate,
+  readKeepSnapshotOnDelete,
   readLifecycle,
+  readRestoreFromHibernate,
   type LifecycleStatus,
 } from "./lifecycle.ts";
 import { golden } from "./testing/golden.ts";
 
-test("patches and keys on the wire are as ever", () => {
-  const samples = golden("lifecycle-patches") as { status: LifecycleStatus; key: string; patch: string }[];
-  for (const { status, key, patch } of samples) {
-    assert.equal(JSON.stringify(lifecyclePatch(status)), patch);
-    assert.equal(lifecycleKey(status), key);
-  }
+test("patches on the wire do not change", () => {
+  const samples = golden("lifecycle-patches") as { status: LifecycleStatus; patch: string }[];
+  for (const { status, patch } of samples) assert.equal(JSON.stringify(lifecyclePatch(status)), patch);
 });
 
 const status: fc.Arbitrary<LifecycleStatus> = fc.record(
@@ -42,28 +41,10 @@ test("a patch over any earlier report leaves exactly the new one", () => {
   );
 });
 
-test("equal keys mean equal reports", () => {
-  fc.assert(
-    fc.property(status, status, (left, right) => {
-      assert.equal(
-        lifecycleKey(left) === lifecycleKey(right),
-        JSON.stringify(left) === JSON.stringify(right),
-      );
-    }),
-  );
-});
-
 test("what cannot be read is no report", () => {
   assert.deepEqual(readLifecycle(undefined), { state: "", observedGeneration: 0, message: "" });
   const odd = { [annotation.lifecycleState]: "Ready", [annotation.lifecycleObservedGeneration]: "latest" };
   assert.deepEqual(readLifecycle(odd), { state: "", observedGeneration: 0, message: "" });
-});
-
-test("a client may stop waiting in ready, hibernated and failed only", () => {
-  assert.deepEqual(
-    ["", ...lifecycleStates].filter((state) => isSettled(state as LifecycleStatus["state"])),
-    ["ready", "hibernated", "failed"],
-  );
 });
 
 test("a state counts for its generation and earlier ones", () => {
@@ -74,7 +55,7 @@ test("a state counts for its generation and earlier ones", () => {
   assert.equal(hasReached(reached, "ready", 5), false);
 });
 
-test("who may replace whom", () => {
+test("which report may replace which", () => {
   const at = (state: LifecycleStatus["state"], observedGeneration: number) => ({
     state,
     observedGeneration,
@@ -94,5 +75,33 @@ test("who may replace whom", () => {
     [at("", 0), at("creating", 0), true],
   ];
   for (const [published, next, may] of table)
-    assert.equal(mayReplace(published, next), may, `${lifecycleKey(published)} -> ${lifecycleKey(next)}`);
+    assert.equal(mayReplace(published, next), may, JSON.stringify([published, next]));
+});
+
+const asleep = { [annotation.hibernate]: "true" };
+const asleepByHand = { [legacyAnnotation.hibernate]: "true" };
+
+test("the hibernate request is read from either key, the new one first", () => {
+  assert.equal(readHibernate(asleep), true);
+  assert.equal(readHibernate(asleepByHand), true);
+  assert.equal(readHibernate({ ...asleepByHand, [annotation.hibernate]: "false" }), false);
+  assert.equal(readHibernate({ [annotation.hibernate]: "yes" }), false);
+  assert.equal(readHibernate(undefined), false);
+});
+
+test("the other flags follow the same rules", () => {
+  assert.equal(readRestoreFromHibernate({ [annotation.restoreFromHibernate]: "true" }), true);
+  assert.equal(readRestoreFromHibernate({ [annotation.restoreFromHibernate]: "TRUE" }), false);
+  assert.equal(readKeepSnapshotOnDelete({ [annotation.keepSnapshotOnDelete]: "true" }), true);
+});
+
+test("a generation that cannot be read is 0", () => {
+  for (const [text, generation] of [
+    ["7", 7],
+    ["", 0],
+    ["x", 0],
+    ["-1", 0],
+    ["1.5", 0],
+  ] as const)
+    assert.equal(readGeneration({ [annotation.generation]: text }), generation, text);
 });

@@ -1,9 +1,6 @@
-/**
- * The lifecycle of a machine as its kubelet reports it: state, the set generation it refers to, and a reason. The
- * three annotations change in one patch. Both controllers and every waiting client read it.
- */
-import { readText, type AnnotationPatch, type Annotations } from "./annotations.ts";
-import { annotation } from "./keys.ts";
+/** The desired power state of a machine, and its lifecycle as its kubelet reports it; its three annotations change in one patch. */
+import { readFlag, readText, type AnnotationPatch, type Annotations } from "./annotations.ts";
+import { annotation, legacyAnnotation } from "./keys.ts";
 
 export const lifecycleStates = ["creating", "ready", "hibernating", "hibernated", "failed"] as const;
 export type LifecycleState = (typeof lifecycleStates)[number];
@@ -19,7 +16,7 @@ export function readLifecycle(annotations: Annotations): LifecycleStatus {
   const state = readText(annotations, annotation.lifecycleState);
   return {
     state: isLifecycleState(state) ? state : "",
-    observedGeneration: readGenerationText(readText(annotations, annotation.lifecycleObservedGeneration)),
+    observedGeneration: parseGeneration(readText(annotations, annotation.lifecycleObservedGeneration)),
     message: readText(annotations, annotation.lifecycleStateMessage),
   };
 }
@@ -29,7 +26,7 @@ export function isLifecycleState(text: string): text is LifecycleState {
 }
 
 /** Missing or unreadable is 0: a generation that no object has. */
-function readGenerationText(text: string): number {
+function parseGeneration(text: string): number {
   return /^\d{1,15}$/.test(text) ? Number(text) : 0;
 }
 
@@ -46,17 +43,6 @@ export function lifecyclePatch(status: LifecycleStatus): AnnotationPatch {
   };
 }
 
-/** Somebody who waits for a machine may stop waiting in these states. */
-export function isSettled(state: LifecycleStatus["state"]): boolean {
-  return state === "ready" || state === "hibernated" || state === "failed";
-}
-
-/** Equal keys mean equal reports. NUL cannot occur in an annotation, so no two reports share a key. */
-export function lifecycleKey({ state, observedGeneration, message }: LifecycleStatus): string {
-  return `${state}\0${observedGeneration}\0${message}`;
-}
-
-/** Whether the machine reached a state for this generation or a later one. */
 export function hasReached(status: LifecycleStatus, state: LifecycleState, generation: number): boolean {
   return status.state === state && status.observedGeneration >= generation;
 }
@@ -65,7 +51,7 @@ export function hasReached(status: LifecycleStatus, state: LifecycleState, gener
  * Whether a report may replace the one that is published.
  *
  *   next generation   published    next                     may replace
- *   lower             any          any                      no: it describes an older wish
+ *   lower             any          any                      no: it describes an older generation
  *   higher            any          any                      yes
  *   same              failed       creating, hibernating    yes: a new attempt
  *   same              failed       failed                   yes: a better reason
@@ -77,4 +63,23 @@ export function mayReplace(published: LifecycleStatus, next: LifecycleStatus): b
     return next.observedGeneration > published.observedGeneration;
   if (published.state !== "failed") return true;
   return next.state === "creating" || next.state === "hibernating" || next.state === "failed";
+}
+
+/** Whether the machine is to hibernate. A hand-set key of the older API counts; the new one wins. */
+export function readHibernate(annotations: Annotations): boolean {
+  return readFlag(annotations, annotation.hibernate, legacyAnnotation.hibernate);
+}
+
+/** Restore the machine from its `hibernate` snapshot instead of booting it; stays for the pod's life. */
+export function readRestoreFromHibernate(annotations: Annotations): boolean {
+  return readFlag(annotations, annotation.restoreFromHibernate);
+}
+
+export function readKeepSnapshotOnDelete(annotations: Annotations): boolean {
+  return readFlag(annotations, annotation.keepSnapshotOnDelete);
+}
+
+/** The set's generation that the kubelet has to echo; 0 when the pod carries none that can be read. */
+export function readGeneration(annotations: Annotations): number {
+  return parseGeneration(readText(annotations, annotation.generation));
 }

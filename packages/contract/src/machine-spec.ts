@@ -1,8 +1,4 @@
-/**
- * The agent and the toolbox of a CocoonSet: fields, defaults and rules. What the API server can check by itself is
- * checked there, so the rules hold even where the webhook is not installed; the webhook repeats them with all faults in
- * one answer.
- */
+/** The agent and the toolbox of a CocoonSet. What the API server can check is checked there, also without the webhook. */
 import * as z from "zod";
 import { relativeReferenceSource } from "./image-reference.ts";
 import { dnsLabelPattern, dnsSubdomainPattern } from "./rfc1123.ts";
@@ -10,9 +6,9 @@ import { celRules, field } from "./schema.ts";
 import { envFromSchema, vmOptions } from "./vm-options.ts";
 
 export const agentModes = ["clone", "run"] as const;
-export const toolboxModes = ["run", "clone", "static"] as const;
+const toolboxModes = ["run", "clone", "static"] as const;
 
-/** Rules that an agent and a toolbox share; a static toolbox is somebody else's machine and exempt. */
+/** Rules that an agent and a toolbox share; a static toolbox is not managed here and exempt. */
 const machineRules = [
   {
     rule: "self.mode == 'static' || self.backend != 'firecracker' || self.os != 'windows'",
@@ -34,27 +30,20 @@ const machineRules = [
 ] as const;
 
 const sourceSchema = z.object({
-  namespace: z
-    .string()
-    .max(63)
-    .regex(dnsLabelPattern)
-    .meta({
-      description:
-        "Namespace of the other set, if it is not this one; it must grant the use of its snapshots.",
+  namespace: field
+    .text("Namespace of the other set, if it is not this one; it must grant the use of its snapshots.", {
+      max: 63,
+      pattern: dnsLabelPattern,
     })
     .optional(),
-  set: z
-    .string()
-    .min(1)
-    .max(63)
-    .regex(dnsSubdomainPattern)
-    .meta({ description: "Name of the set whose machine is copied." }),
+  set: field.text("Name of the set whose machine is copied.", {
+    min: 1,
+    max: 63,
+    pattern: dnsSubdomainPattern,
+  }),
   slot: field.int32("Slot of that machine; 0 is the main agent.", { min: 0 }).default(0),
-  tag: z
-    .string()
-    .max(128)
-    .regex(/^[A-Za-z0-9_][A-Za-z0-9._-]*$/)
-    .meta({ description: "Tag of the snapshot to start from." })
+  tag: field
+    .text("Tag of the snapshot to start from.", { max: 128, pattern: /^[A-Za-z0-9_][A-Za-z0-9._-]*$/ })
     .default("latest"),
 });
 
@@ -85,14 +74,36 @@ export const agentSchema = z
           "Start the main agent from a snapshot of another set instead of image; its identity (host name, keys, machine id) is refreshed.",
       })
       .optional(),
+    forkFrom: z
+      .object({
+        set: z
+          .string()
+          .min(1)
+          .max(63)
+          .regex(dnsSubdomainPattern)
+          .meta({ description: "Name of the set, of the same namespace, whose main agent is forked." }),
+      })
+      .meta({
+        description:
+          "Start the main agent as a fork of the running main agent of another set, on its node (set spec.nodeName to it); both go on.",
+      })
+      .optional(),
     ...vmOptions,
   })
   .meta(
-    celRules(...machineRules, {
-      rule: "!has(self.from) || self.mode == 'clone'",
-      message: "from starts a machine from a snapshot and needs mode=clone",
-      fieldPath: ".from",
-    }),
+    celRules(
+      ...machineRules,
+      {
+        rule: "!has(self.forkFrom) || !has(self.from)",
+        message: "forkFrom and from exclude each other",
+        fieldPath: ".forkFrom",
+      },
+      {
+        rule: "!has(self.from) || self.mode == 'clone'",
+        message: "from starts a machine from a snapshot and needs mode=clone",
+        fieldPath: ".from",
+      },
+    ),
   );
 
 export const toolboxSchema = z
@@ -105,16 +116,12 @@ export const toolboxSchema = z
       .meta({
         description: "Name of the toolbox, part of its pod's and its machine's name; not a number.",
         ...celRules({
-          // Slots are numbers. What does not fit into 64 bits is no number to anybody and stays allowed.
+          // Slots are numbers. What does not fit into 64 bits is not a number to any reader and stays allowed.
           rule: "!self.matches('^[0-9]{1,19}$') || (size(self) == 19 && self > '9223372036854775807')",
           message: "must not be purely numeric (conflicts with agent slot naming)",
         }),
       }),
-    image: z
-      .string()
-      .max(2048)
-      .meta({ description: "As in spec.agent; needed unless the toolbox is static." })
-      .optional(),
+    image: field.text("As in spec.agent; needed unless the toolbox is static.", { max: 2048 }).optional(),
     mode: field
       .choice(
         toolboxModes,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cloudImageDisk, readCloudImageManifest } from "./cloud-image-manifest.ts";
+import { cloudImageDisk, readCloudImageManifest } from "./manifest.ts";
 import type { Manifest } from "./manifest.ts";
 import { mediaType } from "./media-types.ts";
 import {
@@ -8,7 +8,7 @@ import {
   readSnapshotConfig,
   readSnapshotManifest,
   snapshotArtifactType,
-  snapshotVersionOf,
+  readSnapshotVersion,
   type SnapshotConfig,
 } from "./snapshot-manifest.ts";
 import { golden } from "./testing/golden.ts";
@@ -20,7 +20,7 @@ interface Sample {
 
 test("a snapshot of version 1 is one layer per file", () => {
   const { manifest, config } = golden("snapshot-v1") as Sample;
-  assert.equal(snapshotVersionOf(manifest), "v1");
+  assert.equal(readSnapshotVersion(manifest), "v1");
   const parts = assembleSnapshot(readSnapshotManifest(manifest), readSnapshotConfig(config));
   assert.deepEqual(
     parts.map(({ name, layers, compressed }) => [name, layers.length, compressed]),
@@ -46,7 +46,7 @@ test("a snapshot of version 2 has chunks in the order of its config", () => {
   assert.equal(memory?.sizeBytes, 12_582_912);
 });
 
-test("members that nobody knows are kept", () => {
+test("unknown members are kept", () => {
   const { manifest, config } = golden("snapshot-v1") as Sample;
   assert.equal(readSnapshotManifest({ ...manifest, subject: { a: 1 } })["subject"] !== undefined, true);
   assert.equal(readSnapshotConfig({ ...config, queueSize: 512 })["queueSize"], 512);

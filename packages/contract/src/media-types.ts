@@ -10,7 +10,6 @@ export const mediaType = {
   snapshotAnchor: `${vendor}.snapshot.anchor.v1+json`,
   snapshotIndex: `${vendor}.snapshot.index.v1`,
   snapshotPack: `${vendor}.snapshot.pack.v1`,
-  /** The config blob of all snapshot versions. */
   snapshotConfig: `${vendor}.snapshot.config.v1+json`,
   osImage: `${vendor}.os-image.v1+json`,
   /** The older name of an OS image. */
@@ -33,7 +32,6 @@ export const mediaType = {
   dockerImageConfig: "application/vnd.docker.container.image.v1+json",
 } as const;
 
-/** Appended to the type of a layer that is zstd-compressed. */
 export const zstdSuffix = "+zstd";
 
 /** The config of manifests that need none: the two bytes `{}`. */
@@ -47,11 +45,15 @@ export const manifestAnnotation = {
   created: "org.opencontainers.image.created",
   source: "org.opencontainers.image.source",
   revision: "org.opencontainers.image.revision",
-  /** File name of a layer; every layer has one. */
   title: "org.opencontainers.image.title",
   baseImage: "cocoonstack.snapshot.baseimage",
   /** Node the machine slept on, where the newest kubelets record it. */
   fromNode: "cocoonstack.snapshot.from-node",
+  namespace: "cocoonstack.snapshot.namespace",
+  /** Id of the VM that was saved. Ours. */
+  vmId: "cocoonstack.snapshot.vm-id",
+  /** Digest of the snapshot that the VM was restored from, where it was. Orders two snapshots without a clock. Ours. */
+  restoredFrom: "cocoonstack.snapshot.restored-from",
   chunkIndex: "cocoonstack.chunk.index",
   chunkCount: "cocoonstack.chunk.count",
 } as const;
@@ -91,34 +93,24 @@ export function isCompressedType(type: string): boolean {
   return type.endsWith(zstdSuffix);
 }
 
-export function uncompressedType(type: string): string {
+function uncompressedType(type: string): string {
   return isCompressedType(type) ? type.slice(0, -zstdSuffix.length) : type;
 }
 
-/** The layer type of a file of a snapshot. */
+const typesByFile: Readonly<Record<string, string>> = {
+  "config.json": mediaType.vmConfig,
+  "state.json": mediaType.vmState,
+  "memory-ranges": mediaType.vmMemory,
+  "cidata.img": mediaType.vmCidata,
+};
+
 export function snapshotLayerType(fileName: string): string {
-  switch (fileName) {
-    case "config.json":
-      return mediaType.vmConfig;
-    case "state.json":
-      return mediaType.vmState;
-    case "memory-ranges":
-      return mediaType.vmMemory;
-    case "cidata.img":
-      return mediaType.vmCidata;
-    default:
-      if (fileName.endsWith(".qcow2")) return mediaType.diskQcow2;
-      return fileName.endsWith(".raw") ? mediaType.diskRaw : mediaType.other;
-  }
+  if (Object.hasOwn(typesByFile, fileName)) return typesByFile[fileName] ?? mediaType.other;
+  if (fileName.endsWith(".qcow2")) return mediaType.diskQcow2;
+  return fileName.endsWith(".raw") ? mediaType.diskRaw : mediaType.other;
 }
 
-export const artifactKinds = [
-  "snapshot",
-  "cloud-image",
-  "container-image",
-  "image-index",
-  "unknown",
-] as const;
+const artifactKinds = ["snapshot", "cloud-image", "container-image", "image-index", "unknown"] as const;
 export type ArtifactKind = (typeof artifactKinds)[number];
 
 export interface ManifestHead {
@@ -128,7 +120,7 @@ export interface ManifestHead {
 }
 
 /** What a manifest describes; the artifact type decides first, then the config, then the envelope. */
-export function artifactKindOf(manifest: ManifestHead): ArtifactKind {
+export function classifyManifest(manifest: ManifestHead): ArtifactKind {
   const artifact = manifest.artifactType;
   if (artifact === mediaType.osImage || artifact === mediaType.windowsImage) return "cloud-image";
   if (artifact !== undefined && snapshotTypes.has(artifact)) return "snapshot";

@@ -1,21 +1,18 @@
 /**
- * Who claims which machine name, and which claims collide. Two machines of one name would share a disk, a snapshot
- * repository and an address, even across namespaces: namespace `a-b` with set `c` and namespace `a` with set `b-c`
- * both mean `vk-a-b-c-0`; set `demo` with toolbox `x-0` means the main machine of set `demo-x`.
+ * Claims of machine names, and which collide. Two machines of one name would share a disk, a repository and an address: namespace
+ * `a-b` with set `c` and namespace `a` with set `b-c` both mean `vk-a-b-c-0`; set `demo` with toolbox `x-0` means set `demo-x`.
  */
 import { isDnsLabel, maxDnsLabelLength } from "./rfc1123.ts";
-import { tryParseSlot, vmName, podVmName } from "./vm-name.ts";
+import { tryParseSlot, vmName } from "./vm-name.ts";
 
 /** The runtime takes machine names of `[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}`. */
-export const maxVmNameLength = 63;
+const maxVmNameLength = 63;
 
 /** An owner of machines: its slots are claimed for ever, because it can be scaled up at any time. */
 export interface NameClaim {
-  /** For messages: `CocoonSet lab/atlas`. */
   readonly owner: string;
   /** All slots below this prefix (`vk-lab-atlas-`). */
   readonly slotPrefix?: string;
-  /** Single names: toolboxes, pods without a set. */
   readonly names: readonly string[];
 }
 
@@ -26,7 +23,7 @@ export interface SetNames {
   readonly toolboxes?: readonly string[];
 }
 
-export function claimOfSet({ namespace, name, toolboxes = [] }: SetNames): NameClaim {
+export function buildSetClaim({ namespace, name, toolboxes = [] }: SetNames): NameClaim {
   const key = { namespace, set: name };
   return {
     owner: `CocoonSet ${namespace}/${name}`,
@@ -35,20 +32,8 @@ export function claimOfSet({ namespace, name, toolboxes = [] }: SetNames): NameC
   };
 }
 
-export function claimOfDeployment(namespace: string, name: string): NameClaim {
-  return {
-    owner: `Deployment ${namespace}/${name}`,
-    slotPrefix: vmName({ namespace, set: name }, ""),
-    names: [],
-  };
-}
-
-export function claimOfPod(namespace: string, name: string): NameClaim {
-  return { owner: `Pod ${namespace}/${name}`, names: [podVmName(namespace, name)] };
-}
-
 /** What a collision is called in a refusal; undefined when the two can live side by side. */
-export function collisionBetween(claim: NameClaim, other: NameClaim): string | undefined {
+export function findCollision(claim: NameClaim, other: NameClaim): string | undefined {
   if (claim.slotPrefix !== undefined && claim.slotPrefix === other.slotPrefix)
     return clash(claim, other, `${claim.slotPrefix}0`);
   const shared =
@@ -59,11 +44,11 @@ export function collisionBetween(claim: NameClaim, other: NameClaim): string | u
 }
 
 /** All collisions of one owner with the others; an owner does not collide with its own earlier self. */
-export function collisionsWith(claim: NameClaim, others: Iterable<NameClaim>): readonly string[] {
+export function listCollisions(claim: NameClaim, others: Iterable<NameClaim>): readonly string[] {
   const found: string[] = [];
   for (const other of others) {
     if (other.owner === claim.owner) continue;
-    const collision = collisionBetween(claim, other);
+    const collision = findCollision(claim, other);
     if (collision !== undefined) found.push(collision);
   }
   return found;
@@ -82,39 +67,39 @@ function clash(claim: NameClaim, other: NameClaim, name: string): string {
 }
 
 /** What is wrong with the names a set would produce, on its own: too long, or not usable as label or machine name. */
-export function nameTroublesOfSet({
+export function findNameProblems({
   namespace,
   name,
   replicas = 0,
   toolboxes = [],
 }: SetNames): readonly string[] {
-  const troubles: string[] = [];
+  const problems: string[] = [];
   if (name.length > maxDnsLabelLength)
-    troubles.push(
+    problems.push(
       `metadata.name must be no more than ${maxDnsLabelLength} characters because it becomes a label of the pods, has ${name.length}`,
     );
   const key = { namespace, set: name };
-  const longestSlot = lengthTrouble(`spec.agent.replicas ${replicas}`, vmName(key, replicas));
-  if (longestSlot) troubles.push(longestSlot);
+  const longestSlot = findLengthProblem(`spec.agent.replicas ${replicas}`, vmName(key, replicas));
+  if (longestSlot) problems.push(longestSlot);
   for (const [index, toolbox] of toolboxes.entries()) {
     const field = `spec.toolboxes[${index}].name`;
-    if (!isDnsLabel(toolbox)) troubles.push(`${field} "${toolbox}" is not an RFC 1123 label`);
+    if (!isDnsLabel(toolbox)) problems.push(`${field} "${toolbox}" is not an RFC 1123 label`);
     else if (tryParseSlot(toolbox) !== undefined)
-      troubles.push(`${field} "${toolbox}" must not be purely numeric (conflicts with agent slot naming)`);
-    const tooLong = lengthTrouble(`${field} "${toolbox}"`, vmName(key, toolbox));
-    if (tooLong) troubles.push(tooLong);
+      problems.push(`${field} "${toolbox}" must not be purely numeric (conflicts with agent slot naming)`);
+    const tooLong = findLengthProblem(`${field} "${toolbox}"`, vmName(key, toolbox));
+    if (tooLong) problems.push(tooLong);
   }
-  return troubles;
+  return problems;
 }
 
 /** The same for a machine name that something else produced. */
-export function vmNameTrouble(name: string): string | undefined {
+export function findVmNameProblem(name: string): string | undefined {
   if (!/^[a-zA-Z0-9][a-zA-Z0-9._-]*$/.test(name))
     return `machine name "${name}" may hold only letters, digits, '.', '_' and '-'`;
-  return lengthTrouble("this owner", name);
+  return findLengthProblem("this owner", name);
 }
 
-function lengthTrouble(what: string, name: string): string | undefined {
+function findLengthProblem(what: string, name: string): string | undefined {
   if (name.length <= maxVmNameLength) return undefined;
   return `${what} makes the machine name "${name}" ${name.length} characters long; the limit is ${maxVmNameLength}, shorten the namespace or the name`;
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isFault } from "@cocoon/core";
-import { artifactKindOf, mediaType } from "./media-types.ts";
+import { classifyManifest, mediaType } from "./media-types.ts";
 import {
   assemblePackedSnapshot,
   assembleSnapshot,
@@ -31,7 +31,7 @@ const invalid = (error: unknown): boolean => isFault(error, "invalid");
 test("a packed snapshot is an index and its packs", () => {
   const { index, packs } = assemblePackedSnapshot(readSnapshotManifest(manifest), config);
   assert.deepEqual([index.digest, packs.length], [`sha256:${"b".repeat(64)}`, 2]);
-  assert.equal(artifactKindOf(manifest), "snapshot");
+  assert.equal(classifyManifest(manifest), "snapshot");
 });
 
 test("it is not mistaken for one of files, nor the other way round", () => {
@@ -55,5 +55,5 @@ test("layers that do not belong there are refused", () => {
 });
 
 test("an anchor is no snapshot", () => {
-  assert.equal(artifactKindOf({ ...manifest, artifactType: mediaType.snapshotAnchor }), "unknown");
+  assert.equal(classifyManifest({ ...manifest, artifactType: mediaType.snapshotAnchor }), "unknown");
 });

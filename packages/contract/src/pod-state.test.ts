@@ -1,24 +1,23 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { connectionTypeOf, type ConnectionFacts } from "./connection-type.ts";
-import { annotation, hostTaint, legacyAnnotation, nodeLabel } from "./keys.ts";
-import { readMachineLabels, writeMachineLabels } from "./machine-labels.ts";
+import { annotation, hostTaint, label, legacyAnnotation, nodeLabel } from "./keys.ts";
 import {
   isContainerRunning,
   isMachinePod,
   isPodReady,
   isPodTerminal,
-  isVmLive,
+  isWindowsPod,
   ownerSet,
-  podKey,
-  roleOfPod,
-  slotOfPod,
+  readMachineLabels,
+  readPool,
+  getPodRole,
+  findPodSlot,
   type PodLike,
 } from "./pod-state.ts";
-import { poolOf } from "./pool.ts";
 import { shouldSnapshot } from "./snapshot-policy.ts";
 import { golden } from "./testing/golden.ts";
 import type { Role } from "./vm-name.ts";
+import { chooseConnectionType } from "./vm-options.ts";
 
 const key = nodeLabel.pool;
 
@@ -30,11 +29,11 @@ test("the pool comes from selector, label, annotation, default", () => {
     [{ metadata: { labels: { [key]: "b" } }, spec: { nodeSelector: { [key]: "a" } } }, "a"],
     [{ metadata: { labels: { [key]: "b" } }, spec: { nodeSelector: { [key]: "" } } }, "b"],
   ];
-  for (const [pod, pool] of table) assert.equal(poolOf(pod), pool);
+  for (const [pod, pool] of table) assert.equal(readPool(pod), pool);
 });
 
 test("how a machine is reached", () => {
-  const table: readonly (readonly [ConnectionFacts, string])[] = [
+  const table: readonly (readonly [Parameters<typeof chooseConnectionType>[0], string])[] = [
     [{ os: "linux", hasVncPort: false }, "ssh"],
     [{ os: "macos", hasVncPort: false }, "ssh"],
     [{ os: "", hasVncPort: false }, "ssh"],
@@ -44,7 +43,7 @@ test("how a machine is reached", () => {
     [{ os: "windows", hasVncPort: true, override: "ssh" }, "ssh"],
     [{ os: "windows", hasVncPort: true, override: "" }, "vnc"],
   ];
-  for (const [facts, type] of table) assert.equal(connectionTypeOf(facts), type, JSON.stringify(facts));
+  for (const [facts, type] of table) assert.equal(chooseConnectionType(facts), type, JSON.stringify(facts));
 });
 
 test("the snapshot policy is this truth table", () => {
@@ -86,12 +85,12 @@ test("role and slot come from owner and exact name", () => {
     [{ metadata: { namespace: "prod" } }, "toolbox", undefined],
   ];
   for (const [pod, role, slot] of table) {
-    assert.equal(roleOfPod(pod), role);
-    assert.equal(slotOfPod(pod), slot);
+    assert.equal(getPodRole(pod), role);
+    assert.equal(findPodSlot(pod), slot);
   }
   const older = owned("");
   assert.equal(
-    slotOfPod({
+    findPodSlot({
       ...older,
       metadata: { ...older.metadata, annotations: { [legacyAnnotation.vmName]: "vk-prod-demo-4" } },
     }),
@@ -99,7 +98,6 @@ test("role and slot come from owner and exact name", () => {
   );
   assert.equal(ownerSet(owned("x")), "demo");
   assert.equal(ownerSet({ metadata: { ownerReferences: [{ kind: "CocoonSet", name: "" }] } }), undefined);
-  assert.equal(podKey(owned("x")), "prod/demo-0");
 });
 
 test("a toleration's key alone makes a pod a machine", () => {
@@ -112,9 +110,8 @@ test("a toleration's key alone makes a pod a machine", () => {
   assert.equal(isMachinePod({ metadata: {} }), false);
 });
 
-test("ready, terminal, running and live", () => {
+test("ready, terminal and running", () => {
   const running = { containerStatuses: [{ state: {} }, { state: { running: { startedAt: "now" } } }] };
-  const withId = { annotations: { [annotation.vmId]: "ch-1" } };
   const ready = (status: string): PodLike => ({
     metadata: {},
     status: {
@@ -139,24 +136,16 @@ test("ready, terminal, running and live", () => {
     isContainerRunning({ metadata: {}, status: { containerStatuses: [{ state: {} }, {}] } }),
     false,
   );
-  assert.equal(isVmLive({ metadata: withId, status: running }), true);
-  assert.equal(isVmLive({ metadata: withId }), false);
-  assert.equal(isVmLive({ metadata: {}, status: running }), false);
 });
 
-test("labels of machines are read and written as ever", () => {
+test("labels of machines are read from current and older keys", () => {
   const { labels } = golden("legacy-pod-annotations") as { labels: Record<string, string> };
   const machine = { set: "demo", role: "sub-agent", member: 1 } as const;
-  assert.deepEqual(writeMachineLabels(machine, { legacyKeys: true }), labels);
   assert.deepEqual(readMachineLabels(labels), machine);
   const older = Object.fromEntries(Object.entries(labels).filter(([name]) => name.startsWith("cocoon.cis/")));
   assert.deepEqual(readMachineLabels(older), machine);
-  const shell = { set: "demo", role: "toolbox", member: "shell" } as const;
-  assert.deepEqual(readMachineLabels(writeMachineLabels(shell)), shell);
-  assert.equal(
-    Object.keys(writeMachineLabels(shell)).some((name) => name.startsWith("cocoon.cis/")),
-    false,
-  );
+  const toolbox = { [label.set]: "demo", [label.role]: "toolbox", [label.slot]: "shell" };
+  assert.deepEqual(readMachineLabels(toolbox), { set: "demo", role: "toolbox", member: "shell" });
 });
 
 test("labels that contradict each other name no machine", () => {
@@ -175,4 +164,12 @@ test("labels that contradict each other name no machine", () => {
   ] as const)
     assert.equal(readMachineLabels(labels(role, slot)), undefined, `${role} ${slot}`);
   assert.equal(readMachineLabels(undefined), undefined);
+});
+
+test("a Windows pod is one in any case of the word, under either key", () => {
+  for (const text of ["windows", "Windows", "WINDOWS"])
+    for (const name of [annotation.os, legacyAnnotation.os])
+      assert.equal(isWindowsPod({ metadata: { annotations: { [name]: text } } }), true, `${name}=${text}`);
+  for (const annotations of [undefined, {}, { [annotation.os]: "linux" }, { [annotation.os]: "" }])
+    assert.equal(isWindowsPod({ metadata: { annotations } }), false);
 });

@@ -1,15 +1,12 @@
-/**
- * Building blocks of the custom resource schemas. Each schema serves twice: zod checks objects with it, and the CRD
- * generator turns it into the OpenAPI schema of the API server, including what `meta` carries for Kubernetes.
- */
+/** Building blocks of the custom resource schemas: zod checks objects with them, the CRD generator makes OpenAPI of them. */
 import { Fault, type FieldCause } from "@cocoon/core/fault";
+import type { Frozen } from "@cocoon/core/frozen";
+import type * as meta from "kubernetes-types/meta/v1.d.ts";
 import * as z from "zod";
 
-/** A rule the API server evaluates; `message` is what the user reads. */
 export interface CelRule {
   readonly rule: string;
   readonly message: string;
-  /** Where the error is reported, relative to the schema that carries the rule. */
   readonly fieldPath?: string;
   /** With it `oldSelf` is an optional: the rule also runs when there is no old value. */
   readonly optionalOldSelf?: boolean;
@@ -19,8 +16,17 @@ export function celRules(...rules: readonly CelRule[]): { "x-kubernetes-validati
   return { "x-kubernetes-validations": rules };
 }
 
+interface TextLimits {
+  readonly min?: number;
+  readonly max?: number;
+  readonly pattern?: RegExp;
+}
+
 export const field = {
-  text: (description: string, { max = 1024 } = {}) => z.string().max(max).meta({ description }),
+  text: (description: string, { min, max = 1024, pattern }: TextLimits = {}) => {
+    const bounded = min === undefined ? z.string().max(max) : z.string().min(min).max(max);
+    return (pattern ? bounded.regex(pattern) : bounded).meta({ description });
+  },
   flag: (description: string) => z.boolean().meta({ description }),
   int32: (description: string, { min, max }: { readonly min?: number; readonly max?: number } = {}) =>
     z
@@ -56,33 +62,65 @@ export const field = {
 /** As the Go systems print it in their CRDs. */
 const quantityPattern =
   /^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$/;
-/** Go's duration syntax, units from seconds up. */
 const durationPattern = /^([0-9]+(\.[0-9]+)?(s|m|h))+$/;
 
-/** Metadata of a custom resource as the API server sends it; the rest of its fields is not our business. */
-export interface ObjectMeta {
-  readonly name?: string;
-  readonly generateName?: string;
-  readonly namespace?: string;
-  readonly uid?: string;
-  readonly resourceVersion?: string;
-  readonly generation?: number;
-  readonly creationTimestamp?: string;
-  readonly deletionTimestamp?: string;
-  readonly labels?: Readonly<Record<string, string>>;
-  readonly annotations?: Readonly<Record<string, string>>;
-  readonly finalizers?: readonly string[];
-  readonly ownerReferences?: readonly {
-    readonly apiVersion: string;
-    readonly kind: string;
-    readonly name: string;
-    readonly uid: string;
-    readonly controller?: boolean;
-    readonly blockOwnerDeletion?: boolean;
-  }[];
+export type ObjectMeta = Frozen<meta.ObjectMeta>;
+
+export interface CustomObject<Version extends string, Kind extends string, Spec, Status> {
+  readonly apiVersion: Version;
+  readonly kind: Kind;
+  readonly metadata: ObjectMeta;
+  readonly spec: Spec;
+  readonly status?: Status | undefined;
 }
 
-/** Parses at the border: a Fault names every field that is wrong and what would be right. */
+/** An object from before this rule stays editable, so that it can be deleted. */
+export const specRequired: CelRule = {
+  rule: "has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",
+  message: "spec is required",
+  optionalOldSelf: true,
+};
+
+interface KindInput<Version extends string, Kind extends string, Spec, Status> {
+  readonly apiVersion: Version;
+  readonly kind: Kind;
+  readonly description: string;
+  readonly spec: z.ZodType;
+  readonly status: z.ZodType<Status>;
+  /** How programs read the spec, where that differs from what the API server checks. */
+  readonly readSpec: z.ZodType<Spec>;
+  readonly rules?: readonly CelRule[];
+}
+
+export const metadataSchema = z.custom<ObjectMeta>(
+  (value) => typeof value === "object" && value !== null,
+  "is missing",
+);
+
+/** A kind: the schema of the whole object for the API server, and the reader, which throws `invalid` and names every wrong field. */
+export function defineKind<const Version extends string, const Kind extends string, Spec, Status>(
+  input: KindInput<Version, Kind, Spec, Status>,
+): {
+  readonly schema: z.ZodType;
+  readonly read: (object: unknown) => CustomObject<Version, Kind, Spec, Status>;
+} {
+  const { apiVersion, kind, description, spec, status, readSpec, rules = [] } = input;
+  const schema = z
+    .object({
+      spec: spec.meta({ description: "What is wanted." }).optional(),
+      status: status.meta({ description: "What was found; written by the operator." }).optional(),
+    })
+    .meta({ description, ...(rules.length === 0 ? {} : celRules(...rules)) });
+  const reading = z.object({ metadata: metadataSchema, spec: readSpec, status: status.nullish() });
+  const what = apiVersion.endsWith("/v1") ? kind : `${kind} of ${apiVersion}`;
+  const read = (object: unknown) => {
+    const { status: found, ...rest } = parseWith(reading, object, what);
+    return { apiVersion, kind, ...rest, ...(found ? { status: found } : {}) };
+  };
+  return { schema, read };
+}
+
+/** Parses at the boundary: a Fault names every field that is wrong and what would be right. */
 export function parseWith<Schema extends z.ZodType>(
   schema: Schema,
   value: unknown,
@@ -104,10 +142,7 @@ function toCause(issue: z.core.$ZodIssue): FieldCause {
   return { field: path.replace(/^\./, ""), message: issue.message };
 }
 
-/**
- * Objects stored before a default existed may hold null or "" where a value is missing. Both mean "not set" for every
- * text of our specs, so they are dropped before the schema fills in defaults.
- */
+/** Stored objects may hold null or "" where a value is missing: dropped before the schema fills in defaults. */
 export function withoutBlanks(value: unknown): unknown {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null && member !== ""));

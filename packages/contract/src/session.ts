@@ -1,6 +1,5 @@
 /**
- * Session cookies, compatible with those of the Go servers, and the state nonce of a login. Works in browsers and in
- * Node alike (WebCrypto), nothing is kept.
+ * Session cookies, compatible with those of the Go servers, and the state nonce of a login, by WebCrypto.
  *
  *   cookie  = P "." S
  *   P       = base64url(JSON {"u":user,"e":email,"x":unix expiry}), unpadded
@@ -11,12 +10,10 @@ import { Fault } from "@cocoon/core/fault";
 export interface Session {
   readonly user: string;
   readonly email: string;
-  /** Unix seconds; 0 never expires. */
   readonly expiresAt: number;
 }
 
 export interface VerifyOptions {
-  /** Unix seconds. */
   readonly now: number;
   /** Servers that never issue endless sessions should not take one either. */
   readonly refuseEndless?: boolean;

@@ -1,9 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { extendDeleteList, readDeleteList, writeDeleteList } from "./delete-list.ts";
 import { setAnnotation } from "./keys.ts";
-import { readRebuildHistory, recordRebuild, writeRebuildHistory, type Rebuilds } from "./rebuild-history.ts";
+import {
+  extendDeleteList,
+  readDeleteList,
+  readRebuildHistory,
+  writeDeleteList,
+  writeRebuildHistory,
+  type Rebuilds,
+} from "./set-annotations.ts";
 
 const history = (text: string) => readRebuildHistory({ [setAnnotation.rebuildHistory]: text });
 
@@ -36,15 +42,6 @@ test("text that makes no sense is no history", () => {
   ])
     assert.equal(history(text).size, 0, text);
   assert.equal(readRebuildHistory(undefined).size, 0);
-});
-
-test("a rebuild is counted and slots that are gone are forgotten", () => {
-  const at = new Date("2026-05-14T01:00:00Z");
-  const first = recordRebuild(new Map(), { slot: 3, at, replicas: 3 });
-  const second = recordRebuild(first, { slot: 1, at, replicas: 3 });
-  assert.deepEqual(new Set(second.keys()), new Set([1, 3]));
-  const third = recordRebuild(second, { slot: 1, at, replicas: 2 });
-  assert.deepEqual([...third], [[1, { count: 2, lastDeleted: at }]]);
 });
 
 test("the delete list is sorted, trimmed, without doubles, and only grows", () => {

@@ -1,7 +1,6 @@
 /**
- * `snapshot.json`, the first entry of a snapshot archive, and its way through a registry: the config blob carries the
- * same facts under other names. Members that the Go systems drop on the way are carried as well, under names that
- * their readers ignore.
+ * `snapshot.json` of a snapshot archive; the config blob in the registry carries the same under other names, with the members
+ * that the Go systems drop under names that their readers ignore.
  */
 import * as z from "zod";
 import { parseWith } from "./schema.ts";
@@ -30,12 +29,10 @@ const envelopeSchema = z.looseObject({ config: configSchema, version: z.literal(
 
 export type SnapshotEnvelope = z.output<typeof envelopeSchema>;
 
-/** Throws `invalid`, naming every wrong member. */
 export function readSnapshotEnvelope(value: unknown): SnapshotEnvelope {
   return parseWith(envelopeSchema, value, "snapshot.json");
 }
 
-/** As the Go runtime writes it. */
 export function formatSnapshotEnvelope(envelope: SnapshotEnvelope): string {
   return `${JSON.stringify(envelope, null, 2)}\n`;
 }

@@ -1,17 +1,11 @@
-/**
- * The CocoonSnapshotGrant: a namespace lets sets of other namespaces start from its snapshots. Ours; without one,
- * `spec.agent.from` works within a namespace only.
- */
+/** The CocoonSnapshotGrant: lets sets of other namespaces start from snapshots of this one. Ours. */
 import * as z from "zod";
-import { apiVersion } from "./keys.ts";
 import { dnsLabelPattern } from "./rfc1123.ts";
-import { field, parseWith, type ObjectMeta } from "./schema.ts";
-
-const namespaceName = z.string().max(63).regex(dnsLabelPattern);
+import { field, metadataSchema, parseWith, type ObjectMeta } from "./schema.ts";
 
 const grantSpecSchema = z.object({
   namespaces: z
-    .array(namespaceName.meta({ description: "A namespace." }))
+    .array(field.text("A namespace.", { max: 63, pattern: dnsLabelPattern }))
     .min(1)
     .max(64)
     .meta({
@@ -35,24 +29,16 @@ export const snapshotGrantSchema = z
   });
 
 export interface CocoonSnapshotGrant {
-  readonly apiVersion: typeof apiVersion;
-  readonly kind: "CocoonSnapshotGrant";
   readonly metadata: ObjectMeta;
   readonly spec: z.output<typeof grantSpecSchema>;
 }
 
-const readSchema = z.object({
-  metadata: z.custom<ObjectMeta>((value) => typeof value === "object" && value !== null, "is missing"),
-  spec: grantSpecSchema,
-});
+const reading = z.object({ metadata: metadataSchema, spec: grantSpecSchema });
 
-/** Throws `invalid`, naming every wrong field. */
 export function readSnapshotGrant(object: unknown): CocoonSnapshotGrant {
-  const { metadata, spec } = parseWith(readSchema, object, "CocoonSnapshotGrant");
-  return { apiVersion, kind: "CocoonSnapshotGrant", metadata, spec };
+  return parseWith(reading, object, "CocoonSnapshotGrant");
 }
 
-/** Whether this grant lets a set of `namespace` start from snapshots of `set`. */
 export function grants(
   { spec }: Pick<CocoonSnapshotGrant, "spec">,
   use: { readonly namespace: string; readonly set: string },

@@ -1,9 +1,6 @@
 /**
- * Manifest and config blob of a machine's snapshot, versions 1 and 2. Version 2 is used exactly when some layer is
- * compressed or split; readers of version 1 then refuse it instead of misreading it.
- *
- *   files of the snapshot  -> one layer each, titled with the file name
- *   a file split in chunks -> one layer per chunk, all with that title; `files[title].chunks` is the order
+ * Manifest and config blob of a snapshot. Version 2 is used when a layer is compressed or split; readers of version 1 refuse it.
+ * A file is one layer titled with its name; a split file one layer per chunk, ordered by `files[title].chunks`.
  */
 import { Fault } from "@cocoon/core/fault";
 import * as z from "zod";
@@ -21,7 +18,6 @@ const fileSchema = z.looseObject({
   /** `[{"o":offset,"l":length},…]`, verbatim from the archive. */
   sparseMap: z.string().optional(),
   sparseSize: z.int().min(0).optional(),
-  /** Bytes before compression. */
   size: z.int().min(0).optional(),
   /** Digests of the chunks in order; authoritative. */
   chunks: z.array(z.string()).max(maxChunksPerFile).optional(),
@@ -50,7 +46,6 @@ export type SnapshotConfig = z.output<typeof snapshotConfigSchema>;
 export type SnapshotFile = z.output<typeof fileSchema>;
 export type SnapshotVersion = SnapshotConfig["schemaVersion"];
 
-/** Throws `invalid`, naming every wrong member. */
 export function readSnapshotConfig(value: unknown): SnapshotConfig {
   return parseWith(snapshotConfigSchema, value, "snapshot config");
 }
@@ -58,23 +53,21 @@ export function readSnapshotConfig(value: unknown): SnapshotConfig {
 /** Checks the manifest alone; `assembleSnapshot` checks it together with its config. */
 export function readSnapshotManifest(value: unknown): Manifest {
   const manifest = parseWith(manifestSchema, value, "snapshot manifest");
-  snapshotVersionOf(manifest);
+  readSnapshotVersion(manifest);
   if (manifest.config.mediaType !== mediaType.snapshotConfig)
     throw invalid(`its config is ${manifest.config.mediaType}, not ${mediaType.snapshotConfig}`);
   return manifest;
 }
 
-export function snapshotVersionOf(manifest: Pick<Manifest, "artifactType">): SnapshotVersion {
+export function readSnapshotVersion(manifest: Pick<Manifest, "artifactType">): SnapshotVersion {
   if (manifest.artifactType === mediaType.snapshotV1) return "v1";
   if (manifest.artifactType === mediaType.snapshotV2) return "v2";
   if (manifest.artifactType === mediaType.snapshotPacked) return "packed-v1";
   throw invalid(`artifact type "${manifest.artifactType ?? ""}" is not a snapshot`);
 }
 
-/** One file of a snapshot and where its bytes are. */
 export interface SnapshotPart {
   readonly name: string;
-  /** In order; more than one when the file is split. */
   readonly layers: readonly Descriptor[];
   readonly compressed: boolean;
   /** Bytes of the file (of its data, when sparse); undefined in version 1, where it is the layer's own size. */
@@ -82,33 +75,22 @@ export interface SnapshotPart {
   readonly file: SnapshotFile;
 }
 
-/**
- * The files of a snapshot in manifest order. Refuses everything a reader must not guess about: unknown layer types, missing
- * titles, compression or chunks in version 1, chunks that are not there, encoded files without a size.
- */
+/** The files of a snapshot in manifest order. Refuses everything that a reader must not guess about. */
 export function assembleSnapshot(manifest: Manifest, config: SnapshotConfig): readonly SnapshotPart[] {
   const version = agreedVersion(manifest, config);
   if (version === "packed-v1") throw invalid("its content is in packs, not in one layer per file");
-  const byTitle = new Map<string, Descriptor[]>();
-  for (const layer of manifest.layers) {
-    const title = titleOf(layer);
-    const layers = byTitle.get(title);
-    if (layers === undefined) byTitle.set(title, [layer]);
-    else layers.push(layer);
-  }
-  return [...byTitle].map(([name, layers]) =>
-    partOf({ name, layers, file: config.files?.[name] ?? {}, version }),
+  return [...Map.groupBy(manifest.layers, readTitle)].map(([name, layers]) =>
+    buildPart({ name, layers, file: config.files?.[name] ?? {}, version }),
   );
 }
 
 function agreedVersion(manifest: Manifest, config: SnapshotConfig): SnapshotVersion {
-  const version = snapshotVersionOf(manifest);
+  const version = readSnapshotVersion(manifest);
   if (config.schemaVersion !== version)
     throw invalid(`its manifest says ${version}, its config ${config.schemaVersion}`);
   return version;
 }
 
-/** Where the content of a packed snapshot is. */
 export interface PackedSnapshot {
   readonly index: Descriptor;
   readonly packs: readonly Descriptor[];
@@ -124,7 +106,7 @@ export function assemblePackedSnapshot(manifest: Manifest, config: SnapshotConfi
   return { index, packs };
 }
 
-function titleOf(layer: Descriptor): string {
+function readTitle(layer: Descriptor): string {
   const title = layer.annotations?.[manifestAnnotation.title] ?? "";
   if (!isSnapshotLayerType(layer.mediaType))
     throw invalid(`layer ${layer.digest} has unknown type ${layer.mediaType}`);
@@ -133,14 +115,12 @@ function titleOf(layer: Descriptor): string {
   return title;
 }
 
-interface PartInput {
-  readonly name: string;
-  readonly layers: readonly Descriptor[];
-  readonly file: SnapshotFile;
-  readonly version: SnapshotVersion;
-}
-
-function partOf({ name, layers, file, version }: PartInput): SnapshotPart {
+function buildPart({
+  name,
+  layers,
+  file,
+  version,
+}: Pick<SnapshotPart, "name" | "layers" | "file"> & { readonly version: SnapshotVersion }): SnapshotPart {
   const compressed = layers.some((layer) => isCompressedType(layer.mediaType));
   const ordered = file.chunks === undefined ? layers : inChunkOrder(name, layers, file.chunks);
   const encoded = compressed || file.chunks !== undefined;
@@ -164,7 +144,7 @@ function inChunkOrder(name: string, layers: readonly Descriptor[], chunks: reado
   });
 }
 
-/** The artifact type a writer has to use: plain snapshots stay readable for everybody. */
+/** The artifact type a writer has to use: plain snapshots stay readable for all readers. */
 export function snapshotArtifactType(encoded: boolean): string {
   return encoded ? mediaType.snapshotV2 : mediaType.snapshotV1;
 }

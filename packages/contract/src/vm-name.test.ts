@@ -1,16 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import {
-  forkSnapshotName,
-  legacyToolboxVmName,
-  podName,
-  podVmName,
-  roleOfSlot,
-  slotOf,
-  tryParseSlot,
-  vmName,
-} from "./vm-name.ts";
+import { podName, podVmName, getSlotRole, findSlot, tryParseSlot, vmName } from "./vm-name.ts";
 
 const demo = { namespace: "prod", set: "demo" };
 
@@ -21,8 +12,6 @@ test("names are what they have always been, byte for byte", () => {
   assert.equal(vmName(demo, 12), "vk-prod-demo-12");
   assert.equal(vmName(demo, "shell"), "vk-prod-demo-shell");
   assert.equal(podVmName("prod", "web-abc"), "vk-prod-web-abc");
-  assert.equal(legacyToolboxVmName("prod", "shell"), "vk-prod-shell");
-  assert.equal(forkSnapshotName("vk-prod-demo-0"), "fork-vk-prod-demo-0");
 });
 
 test("slots are read strictly", () => {
@@ -42,19 +31,19 @@ test("slots are read strictly", () => {
     ["vk-prod-demo-", undefined],
     ["vk-prod-demo-1 ", undefined],
   ];
-  for (const [name, slot] of table) assert.equal(slotOf(demo, name), slot, name);
+  for (const [name, slot] of table) assert.equal(findSlot(demo, name), slot, name);
 });
 
 test("slot 0 is main, others are sub-agents, no slot is a toolbox", () => {
-  assert.equal(roleOfSlot(0), "main");
-  assert.equal(roleOfSlot(1), "sub-agent");
-  assert.equal(roleOfSlot(undefined), "toolbox");
+  assert.equal(getSlotRole(0), "main");
+  assert.equal(getSlotRole(1), "sub-agent");
+  assert.equal(getSlotRole(undefined), "toolbox");
 });
 
 test("a slot survives being part of a name", () => {
   fc.assert(
     fc.property(fc.nat(2 ** 31 - 1), (slot) => {
-      assert.equal(slotOf(demo, vmName(demo, slot)), slot);
+      assert.equal(findSlot(demo, vmName(demo, slot)), slot);
       assert.equal(tryParseSlot(String(slot)), slot);
     }),
   );

@@ -11,7 +11,7 @@
  * The machine's name is also its registry repository and its name on the host. Because nothing is escaped, two owners
  * can claim one name; `name-claims.ts` finds that.
  */
-export const roles = ["main", "sub-agent", "toolbox"] as const;
+const roles = ["main", "sub-agent", "toolbox"] as const;
 export type Role = (typeof roles)[number];
 
 /** Slots are int32 on the wire. */
@@ -38,16 +38,6 @@ export function podVmName(namespace: string, pod: string): string {
   return `vk-${namespace}-${pod}`;
 }
 
-/** Toolboxes of the older API were named without their set; such machines are adopted or renamed. */
-export function legacyToolboxVmName(namespace: string, toolbox: string): string {
-  return `vk-${namespace}-${toolbox}`;
-}
-
-/** The local snapshot that sub-agents of this machine are forked from. */
-export function forkSnapshotName(vm: string): string {
-  return `fork-${vm}`;
-}
-
 /** A slot number as names and labels carry it: digits only, no sign, no leading zero. */
 export function tryParseSlot(text: string): number | undefined {
   if (!/^(?:0|[1-9]\d{0,9})$/.test(text)) return undefined;
@@ -55,13 +45,13 @@ export function tryParseSlot(text: string): number | undefined {
   return slot <= maxSlot ? slot : undefined;
 }
 
-/** The slot of a machine of this set; undefined for toolboxes and for machines of anybody else. */
-export function slotOf(key: SetKey, vm: string): number | undefined {
+/** The slot of a machine of this set; undefined for toolboxes and for machines of other owners. */
+export function findSlot(key: SetKey, vm: string): number | undefined {
   const prefix = vmName(key, "");
   return vm.startsWith(prefix) ? tryParseSlot(vm.slice(prefix.length)) : undefined;
 }
 
-export function roleOfSlot(slot: number | undefined): Role {
+export function getSlotRole(slot: number | undefined): Role {
   if (slot === undefined) return "toolbox";
   return slot === 0 ? "main" : "sub-agent";
 }

@@ -10,7 +10,6 @@ export type ConnectionType = (typeof connectionTypes)[number];
 
 /** `qemu` is ours; the Go systems know the first two. */
 export const backends = ["cloud-hypervisor", "firecracker", "qemu"] as const;
-export type Backend = (typeof backends)[number];
 
 const resourceList = (description: string) =>
   z
@@ -18,7 +17,6 @@ const resourceList = (description: string) =>
     .meta({ description })
     .optional();
 
-/** The shape of a container's resources in Kubernetes. */
 const resourcesSchema = z.object({
   limits: resourceList("The most that the machine may use, by resource name (cpu, memory)."),
   requests: resourceList(
@@ -49,18 +47,17 @@ const localReference = (what: string) =>
         .string()
         .meta({ description: `Name of the ${what} in the namespace of the set.` })
         .default(""),
-      optional: field.flag(`Whether the machine may start without the ${what}.`).optional(),
+      optional: field.flag(`Whether the machine may start without the ${what}.`).exactOptional(),
     })
     .meta({
       description: `The ${what} whose entries become environment variables.`,
       "x-kubernetes-map-type": "atomic",
     })
-    .optional();
+    .exactOptional();
 
-/** The shape of a container's envFrom in Kubernetes. */
 export const envFromSchema = z.array(
   z.object({
-    prefix: z.string().meta({ description: "Text put before the name of every variable." }).optional(),
+    prefix: z.string().meta({ description: "Text put before the name of every variable." }).exactOptional(),
     configMapRef: localReference("ConfigMap"),
     secretRef: localReference("Secret"),
   }),
@@ -97,3 +94,16 @@ export const vmOptions = {
     .meta({ description: "CPU and memory of the machine, as in a container of a pod." })
     .optional(),
 };
+
+interface ConnectionFacts {
+  readonly os: string;
+  readonly hasVncPort: boolean;
+  readonly override?: ConnectionType | "" | undefined;
+}
+
+export function chooseConnectionType({ os, hasVncPort, override }: ConnectionFacts): ConnectionType {
+  if (override) return override;
+  if (hasVncPort) return "vnc";
+  if (os === "android") return "adb";
+  return os === "windows" ? "rdp" : "ssh";
+}

@@ -1,11 +1,10 @@
-/** What the kubelet tells about a running machine; pre-seeded by the operator for static toolboxes. */
+/** What the kubelet reports about a running machine; pre-seeded by the operator for static toolboxes. */
 import { readText, type Annotations, type WriteOptions } from "./annotations.ts";
 import { annotation, legacyAnnotation } from "./keys.ts";
 
 export interface VmRuntime {
   readonly vmId: string;
   readonly ip: string;
-  /** 0 when there is none. */
   readonly vncPort: number;
 }
 

@@ -6,14 +6,7 @@ import { annotation, legacyAnnotation } from "./keys.ts";
 import { readLifecycle, type LifecycleStatus } from "./lifecycle.ts";
 import { golden } from "./testing/golden.ts";
 import { readVmRuntime, writeVmRuntime, type VmRuntime } from "./vm-runtime.ts";
-import {
-  readVmSpec,
-  vmSpecDifferences,
-  vmSpecOfAgent,
-  vmSpecOfToolbox,
-  writeVmSpec,
-  type VmSpec,
-} from "./vm-spec.ts";
+import { readVmSpec, buildAgentVmSpec, buildToolboxVmSpec, writeVmSpec, type VmSpec } from "./vm-spec.ts";
 
 type Texts = Record<string, string>;
 
@@ -116,7 +109,7 @@ test("an agent's spec becomes annotations with defaults, a toolbox's likewise", 
     storage: "",
   };
   assert.deepEqual(
-    vmSpecOfAgent({ agent, vmName: "vk-a-b-1", snapshotPolicy: "never", forkFrom: "vk-a-b-0" }),
+    buildAgentVmSpec({ agent, vmName: "vk-a-b-1", snapshotPolicy: "never", forkFrom: "vk-a-b-0" }),
     {
       ...common,
       vmName: "vk-a-b-1",
@@ -133,7 +126,7 @@ test("an agent's spec becomes annotations with defaults, a toolbox's likewise", 
   );
   const [box, old] = toolboxes ?? [];
   assert.ok(box && old);
-  assert.deepEqual(vmSpecOfToolbox({ toolbox: box, vmName: "vk-a-b-box", snapshotPolicy: "never" }), {
+  assert.deepEqual(buildToolboxVmSpec({ toolbox: box, vmName: "vk-a-b-box", snapshotPolicy: "never" }), {
     ...common,
     vmName: "vk-a-b-box",
     image: "x",
@@ -147,19 +140,7 @@ test("an agent's spec becomes annotations with defaults, a toolbox's likewise", 
     forcePull: false,
     noDirectIo: true,
   });
-  const adopted = vmSpecOfToolbox({ toolbox: old, vmName: "vk-a-b-old", snapshotPolicy: "never" });
+  const adopted = buildToolboxVmSpec({ toolbox: old, vmName: "vk-a-b-old", snapshotPolicy: "never" });
   assert.equal(adopted.managed, false);
   assert.equal(adopted.mode, "static");
-});
-
-test("specs differ by meaning, not by how an amount is written", () => {
-  const base = readVmSpec({ [annotation.storage]: "1024Mi", [annotation.image]: "a" });
-  assert.deepEqual(vmSpecDifferences(base, { ...base, storage: "1Gi" }), []);
-  assert.deepEqual(vmSpecDifferences(base, { ...base, storage: "2Gi", image: "b", managed: true }), [
-    "image",
-    "storage",
-    "managed",
-  ]);
-  assert.deepEqual(vmSpecDifferences(base, { ...base, storage: "" }), ["storage"]);
-  assert.deepEqual(vmSpecDifferences({ ...base, storage: "odd" }, { ...base, storage: "odd" }), []);
 });

@@ -1,8 +1,5 @@
-/**
- * The VM spec: what the operator (or the webhook, for pods without a set) tells the kubelet about one machine, as
- * annotations of its pod. Read on every pod event, so by hand: see docs/decisions on the cost of schema readers.
- */
-import { compareQuantities, formatQuantity, tryParseQuantity } from "@cocoon/core/quantity";
+/** The VM spec that the operator or webhook gives the kubelet as annotations. Read on every pod event, so by hand. */
+import { formatQuantity, tryParseQuantity } from "@cocoon/core/quantity";
 import { readFlag, readText, type Annotations, type WriteOptions } from "./annotations.ts";
 import type { AgentSpec, ToolboxSpec } from "./machine-spec.ts";
 import { annotation, legacyAnnotation } from "./keys.ts";
@@ -64,10 +61,7 @@ const textFields: readonly TextField[] = [
 ];
 const flagFields: readonly FlagField[] = ["managed", "forcePull", "noDirectIo"];
 
-/**
- * The annotations to merge into a pod's. Empty texts and false are left out, so merging can neither clear a key nor
- * overwrite it with nothing.
- */
+/** The annotations to merge into a pod's. Empty texts and false are left out: merging never clears a key. */
 export function writeVmSpec(spec: Partial<VmSpec>, options: WriteOptions = {}): Record<string, string> {
   const written: Record<string, string> = {};
   for (const field of textFields) write(field, spec[field] ?? "");
@@ -86,12 +80,11 @@ export interface AgentVm {
   readonly agent: AgentSpec;
   readonly vmName: string;
   readonly snapshotPolicy: SnapshotPolicy;
-  /** The machine this one is forked from; sub-agents only. */
   readonly forkFrom?: string;
 }
 
-export function vmSpecOfAgent({ agent, vmName, snapshotPolicy, forkFrom = "" }: AgentVm): VmSpec {
-  return { ...optionsOf(agent), vmName, snapshotPolicy, forkFrom, mode: agent.mode, managed: true };
+export function buildAgentVmSpec({ agent, vmName, snapshotPolicy, forkFrom = "" }: AgentVm): VmSpec {
+  return { ...readOptions(agent), vmName, snapshotPolicy, forkFrom, mode: agent.mode, managed: true };
 }
 
 export interface ToolboxVm {
@@ -100,13 +93,13 @@ export interface ToolboxVm {
   readonly snapshotPolicy: SnapshotPolicy;
 }
 
-/** A static toolbox is somebody else's machine: it is adopted, never made or destroyed. */
-export function vmSpecOfToolbox({ toolbox, vmName, snapshotPolicy }: ToolboxVm): VmSpec {
+/** A static toolbox is not managed here: it is adopted, never made or destroyed. */
+export function buildToolboxVmSpec({ toolbox, vmName, snapshotPolicy }: ToolboxVm): VmSpec {
   const managed = toolbox.mode !== "static";
-  return { ...optionsOf(toolbox), vmName, snapshotPolicy, forkFrom: "", mode: toolbox.mode, managed };
+  return { ...readOptions(toolbox), vmName, snapshotPolicy, forkFrom: "", mode: toolbox.mode, managed };
 }
 
-function optionsOf(options: AgentSpec | ToolboxSpec) {
+function readOptions(options: AgentSpec | ToolboxSpec) {
   return {
     image: options.image ?? "",
     os: options.os,
@@ -129,17 +122,4 @@ function storageText(storage: string | number | undefined): string {
   if (storage === undefined) return "";
   const quantity = tryParseQuantity(storage);
   return quantity === undefined ? String(storage) : formatQuantity(quantity);
-}
-
-/** The fields in which two specs differ. Storage is compared as an amount: 1024Mi is 1Gi. */
-export function vmSpecDifferences(left: VmSpec, right: VmSpec): readonly (keyof VmSpec)[] {
-  return [...textFields, ...flagFields].filter((field) =>
-    field === "storage" ? !sameAmount(left.storage, right.storage) : left[field] !== right[field],
-  );
-}
-
-function sameAmount(left: string, right: string): boolean {
-  if (left === right) return true;
-  const [one, other] = [tryParseQuantity(left), tryParseQuantity(right)];
-  return one !== undefined && other !== undefined && compareQuantities(one, other) === 0;
 }

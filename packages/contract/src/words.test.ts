@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import {
-  artifactKindOf,
+  classifyManifest,
   isDiskType,
   isSnapshotLayerType,
   mediaType,
   snapshotLayerType,
 } from "./media-types.ts";
-import { dnsLabelTrouble, dnsSubdomainTrouble, isDnsLabel, isDnsSubdomain } from "./rfc1123.ts";
-import { releasedTag, tryReadReleasedTag } from "./tags.ts";
+import { findDnsLabelProblem, isDnsLabel, isDnsSubdomain } from "./rfc1123.ts";
+import { claimTag, readTagPurpose, releasedTag, tryReadClaimTag, tryReadReleasedTag } from "./tags.ts";
 
 test("names that Kubernetes takes and does not take", () => {
   for (const name of ["a", "a-1", "0", "a".repeat(63)]) assert.ok(isDnsLabel(name), name);
@@ -17,10 +17,8 @@ test("names that Kubernetes takes and does not take", () => {
   for (const name of ["a", "a.b-c.d", "a".repeat(253)]) assert.ok(isDnsSubdomain(name), name);
   for (const name of ["", ".a", "a.", "a..b", "a.-b", "A", "a".repeat(254)])
     assert.ok(!isDnsSubdomain(name), name);
-  assert.match(dnsLabelTrouble("a".repeat(64)) ?? "", /no more than 63 characters, has 64/);
-  assert.match(dnsLabelTrouble("A") ?? "", /lower case/);
-  assert.match(dnsSubdomainTrouble("a..b") ?? "", /'-' and '\.'/);
-  assert.match(dnsSubdomainTrouble("a".repeat(254)) ?? "", /no more than 253/);
+  assert.match(findDnsLabelProblem("a".repeat(64)) ?? "", /no more than 63 characters, has 64/);
+  assert.match(findDnsLabelProblem("A") ?? "", /lower case/);
 });
 
 test("a released slot's tag says when, and is read back", () => {
@@ -56,7 +54,7 @@ test("kinds of manifests", () => {
     [{}, "unknown"],
   ] as const;
   for (const [manifest, kind] of table)
-    assert.equal(artifactKindOf(manifest), kind, JSON.stringify(manifest));
+    assert.equal(classifyManifest(manifest), kind, JSON.stringify(manifest));
 });
 
 test("types of layers", () => {
@@ -80,4 +78,24 @@ test("types of layers", () => {
   for (const type of ["disk.qcow2", "disk.raw.part", "windows.disk.qcow2.part"])
     assert.ok(isDiskType(`application/vnd.cocoonstack.${type}`), type);
   assert.ok(!isDiskType(mediaType.vmMemory));
+});
+
+test("a claim names its node, and a name that would have to be cut is refused", () => {
+  assert.equal(tryReadClaimTag(claimTag("node-1.example")), "node-1.example");
+  assert.equal(tryReadClaimTag("waking-"), undefined);
+  assert.equal(tryReadClaimTag("hibernate"), undefined);
+  assert.equal(claimTag("n".repeat(121)).length, 128);
+  for (const node of ["", "n".repeat(122)]) assert.throws(() => claimTag(node), /must have 1 to 121/);
+});
+
+test("each tag of a machine has one purpose", () => {
+  const purposes = ["hibernate", "hibernated", "waking-a", "latest", "released-20260102T030405Z", "mine"];
+  assert.deepEqual(purposes.map(readTagPurpose), [
+    "hibernated",
+    "hibernated",
+    "claim",
+    "latest",
+    "released",
+    "named",
+  ]);
 });

@@ -54,21 +54,12 @@ function etcd({ layout, binaries, ports, pki, settings }: ControlPlaneContext): 
       "--log-level=warn",
       ...(settings.durable ? [] : ["--unsafe-no-fsync"]),
     ],
-    probe: (options) =>
-      probeHttps(
-        {
-          url: `${client}/health`,
-          authority: pki.ca.certificate,
-          client: pki.leaf["apiserver-kubelet-client"],
-        },
-        options,
-      ),
+    probe: probe(pki, `${client}/health`, "apiserver-kubelet-client"),
   };
 }
 
 function apiserver(context: ControlPlaneContext): Component {
   const { layout, binaries, ports, pki, settings } = context;
-  const url = `https://${loopback}:${ports.apiserver}`;
   const client = pki.leaf["apiserver-kubelet-client"];
   return {
     name: "kube-apiserver",
@@ -103,8 +94,7 @@ function apiserver(context: ControlPlaneContext): Component {
       ...(settings.aggregation ? aggregationArguments(pki) : []),
       ...(settings.auditLog ? auditArguments(layout) : []),
     ],
-    probe: (options) =>
-      probeHttps({ url: `${url}/readyz`, authority: pki.ca.certificate, client: pki.leaf.admin }, options),
+    probe: probe(pki, `https://${loopback}:${ports.apiserver}/readyz`, "admin"),
     stopGraceMs: 20_000,
   };
 }
@@ -131,51 +121,48 @@ function auditArguments(layout: ClusterLayout): string[] {
   ];
 }
 
-function controllerManager({ layout, binaries, ports, pki }: ControlPlaneContext): Component {
+function controllerManager(context: ControlPlaneContext): Component {
+  const { binaries, ports, pki } = context;
   return {
     name: "kube-controller-manager",
     summary: "Deployments, ReplicaSets, Jobs, garbage collection",
     needs: ["kube-apiserver"],
     command: binaries["kube-controller-manager"],
     args: [
-      ...componentArguments({ layout, pki, name: "controller-manager", port: ports.controllerManager }),
+      ...componentArguments(context, "controller-manager", ports.controllerManager),
       `--root-ca-file=${pki.ca.certificate}`,
       `--service-account-private-key-file=${pki.serviceAccount.key}`,
       `--cluster-signing-cert-file=${pki.ca.certificate}`,
       `--cluster-signing-key-file=${pki.ca.key}`,
       "--use-service-account-credentials=true",
     ],
-    probe: (options) =>
-      probeHttps(
-        { url: `https://${loopback}:${ports.controllerManager}/healthz`, authority: pki.ca.certificate },
-        options,
-      ),
+    probe: probe(pki, `https://${loopback}:${ports.controllerManager}/healthz`),
   };
 }
 
-function scheduler({ layout, binaries, ports, pki }: ControlPlaneContext): Component {
+function scheduler(context: ControlPlaneContext): Component {
+  const { binaries, ports, pki } = context;
   return {
     name: "kube-scheduler",
     summary: "gives pods their nodes",
     needs: ["kube-apiserver"],
     command: binaries["kube-scheduler"],
-    args: componentArguments({ layout, pki, name: "scheduler", port: ports.scheduler }),
-    probe: (options) =>
-      probeHttps(
-        { url: `https://${loopback}:${ports.scheduler}/healthz`, authority: pki.ca.certificate },
-        options,
-      ),
+    args: componentArguments(context, "scheduler", ports.scheduler),
+    probe: probe(pki, `https://${loopback}:${ports.scheduler}/healthz`),
   };
 }
 
-interface ComponentArguments {
-  readonly layout: ClusterLayout;
-  readonly pki: PkiFiles;
-  readonly name: "controller-manager" | "scheduler";
-  readonly port: number;
+/** Whether the address answers 200; `client` is the certificate that it demands. */
+function probe(pki: PkiFiles, url: string, client?: keyof PkiFiles["leaf"]): Component["probe"] {
+  const certificate = client ? { client: pki.leaf[client] } : {};
+  return (options) => probeHttps({ url, authority: pki.ca.certificate, ...certificate }, options);
 }
 
-function componentArguments({ layout, pki, name, port }: ComponentArguments): string[] {
+function componentArguments(
+  { layout, pki }: ControlPlaneContext,
+  name: "controller-manager" | "scheduler",
+  port: number,
+): string[] {
   const kubeconfig = join(layout.kubeconfigs, name);
   return [
     `--kubeconfig=${kubeconfig}`,

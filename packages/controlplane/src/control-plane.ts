@@ -19,14 +19,13 @@ import {
   type ControlPlaneSettings,
   type PortName,
 } from "./layout.ts";
-import { ensureClusterPki, pkiFiles, type PkiFiles } from "./pki/cluster-pki.ts";
+import { ensureClusterPki, pkiFiles, type PairFiles, type PkiFiles } from "./pki/cluster-pki.ts";
 import { keepPorts } from "./ports.ts";
 
 export interface PrepareOptions {
   readonly directory: string;
   readonly binaries: Binaries;
   readonly settings?: Partial<ControlPlaneSettings>;
-  /** A wish for the API server's port; refused when somebody else has it. */
   readonly apiserverPort?: number;
 }
 
@@ -91,7 +90,7 @@ export async function prepareControlPlane(options: PrepareOptions): Promise<Prep
   return { ...described, [Symbol.asyncDispose]: () => reservations.disposeAsync() };
 }
 
-const ownerOfPort: Readonly<Record<PortName, string>> = {
+const portOwners: Readonly<Record<PortName, string>> = {
   etcd: "etcd",
   etcdPeer: "etcd",
   apiserver: "kube-apiserver",
@@ -103,14 +102,13 @@ interface PortChoice {
   readonly layout: ClusterLayout;
   readonly before: ClusterPorts | undefined;
   readonly options: PrepareOptions;
-  /** Owns the reservations. */
   readonly stack: AsyncDisposableStack;
 }
 
 async function choosePorts({ layout, before, options, stack }: PortChoice): Promise<ClusterPorts> {
   const { apiserverPort } = options;
   return keepPorts({
-    owners: ownerOfPort,
+    owners: portOwners,
     before: before ?? {},
     isRunning: async (component) => (await findRunning(layout.directory, component)) !== undefined,
     ...(apiserverPort === undefined ? {} : { insisted: { apiserver: apiserverPort } }),
@@ -120,18 +118,13 @@ async function choosePorts({ layout, before, options, stack }: PortChoice): Prom
 
 async function writeKubeconfigs(layout: ClusterLayout, pki: PkiFiles, server: string): Promise<void> {
   const common = { server, authority: pki.ca.certificate };
+  const write = (path: string, name: string, client: PairFiles) =>
+    writeKubeconfig(path, { ...common, name, client });
   await Promise.all([
-    writeKubeconfig(layout.kubeconfig, { ...common, name: "cocoon", client: pki.leaf.admin }),
-    writeKubeconfig(join(layout.kubeconfigs, "controller-manager"), {
-      ...common,
-      name: "controller-manager",
-      client: pki.leaf["controller-manager"],
-    }),
-    writeKubeconfig(join(layout.kubeconfigs, "scheduler"), {
-      ...common,
-      name: "scheduler",
-      client: pki.leaf.scheduler,
-    }),
+    write(layout.kubeconfig, "cocoon", pki.leaf.admin),
+    ...(["controller-manager", "scheduler"] as const).map((name) =>
+      write(join(layout.kubeconfigs, name), name, pki.leaf[name]),
+    ),
   ]);
 }
 

@@ -8,9 +8,11 @@ export { programs, type ProgramName } from "./binaries/programs.ts";
 export { resolveBinaries, type Binaries, type ResolveOptions } from "./binaries/resolve.ts";
 export { dependencyGroups, type Component } from "./components/component.ts";
 export { findRunning, markedProcesses, readRecord } from "./components/run-records.ts";
+export { launchComponent, logPath } from "./components/launch.ts";
+export { isSupervised, readRestartStates, type RestartState } from "./components/restart-states.ts";
+export { superviseComponents, type SupervisorOptions } from "./components/supervisor.ts";
 export {
   componentStatus,
-  logPath,
   startComponents,
   stopComponents,
   type ComponentStatus,
@@ -26,6 +28,7 @@ export {
 export { probeHttps, type HttpsProbe } from "./https-probe.ts";
 export {
   clusterLayout,
+  damagedStateFix,
   defaultSettings,
   readClusterState,
   type ClusterLayout,
@@ -35,7 +38,14 @@ export {
 } from "./layout.ts";
 export { pkiFiles, type PairFiles, type PkiFiles } from "./pki/cluster-pki.ts";
 export { ensureClientIdentity, identityKubeconfig, type ClientIdentity } from "./pki/client-identity.ts";
-export { isFree, keepPorts, reservePort, tryReservePort, type ReservedPort } from "./ports.ts";
+export {
+  isFree,
+  keepPorts,
+  removeStalePortLocks,
+  reservePort,
+  tryReservePort,
+  type ReservedPort,
+} from "./ports.ts";
 export {
   createAuthority,
   issueCertificate,

@@ -8,18 +8,18 @@
  *     kubeconfigs/    of the components
  *     etcd/           the data
  *     run/  logs/     see components/
- *     audit/          policy and log, when asked for
+ *     audit/          policy and log, when enabled
  */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { Fault, tryReadFile, writeFileAtomically } from "@cocoon/core";
+import { tryReadJson, writeFileAtomically } from "@cocoon/core";
 import * as z from "zod";
 
 const portNames = ["etcd", "etcdPeer", "apiserver", "controllerManager", "scheduler"] as const;
 export type PortName = (typeof portNames)[number];
 export type ClusterPorts = Readonly<Record<PortName, number>>;
 
-/** What `up` was asked for; later commands and the next `up` go by it. */
+/** Settings of `up`; later commands and the next `up` keep them. */
 const settingsSchema = z.object({
   durable: z.boolean().default(true),
   controllers: z.boolean().default(true),
@@ -65,18 +65,10 @@ export function clusterLayout(directory: string): ClusterLayout {
   };
 }
 
-export async function readClusterState(layout: ClusterLayout): Promise<ClusterState | undefined> {
-  const text = await tryReadFile(layout.state);
-  if (text === undefined) return undefined;
-  try {
-    return clusterSchema.parse(JSON.parse(text));
-  } catch (error) {
-    throw new Fault(
-      "invalid",
-      `${layout.state} is damaged; remove that one file and run the command again (ports are then chosen anew)`,
-      { cause: error },
-    );
-  }
+export const damagedStateFix = "remove that one file and run the command again (ports are then chosen anew)";
+
+export function readClusterState(layout: ClusterLayout): Promise<ClusterState | undefined> {
+  return tryReadJson(layout.state, clusterSchema, damagedStateFix);
 }
 
 export async function writeClusterState(layout: ClusterLayout, state: ClusterState): Promise<void> {

@@ -4,11 +4,12 @@
  * to outgoing connections: one of these could take the port while its component starts, or starts again.
  */
 import { randomInt } from "node:crypto";
-import { readFile } from "node:fs/promises";
+import { rmSync } from "node:fs";
+import { mkdir, readdir, readFile } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
-import { Fault, tryLockFile, type FileLock } from "@cocoon/core";
+import { Fault, findLockHolder, systemCode, tryLockFile, type FileLock } from "@cocoon/core";
 
 export interface ReservedPort extends AsyncDisposable {
   readonly port: number;
@@ -24,7 +25,7 @@ export interface PortKeeping<N extends string> {
   readonly owners: Readonly<Record<N, string>>;
   readonly before: Readonly<Partial<Record<N, number>>>;
   readonly isRunning: (component: string) => Promise<boolean>;
-  /** Ports that somebody asked for: refused when another program has them. */
+  /** Ports that the user requested: refused when another program has them. */
   readonly insisted?: Readonly<Partial<Record<N, number>>>;
   /** Owns the reservations. */
   readonly stack: AsyncDisposableStack;
@@ -35,13 +36,13 @@ export async function keepPorts<N extends string>(keeping: PortKeeping<N>): Prom
   const { owners, before, insisted, isRunning, stack } = keeping;
   const ports: Partial<Record<N, number>> = {};
   for (const name of Object.keys(owners) as N[]) {
-    const wish = insisted?.[name] ?? before[name];
-    const held = wish !== undefined && wish === before[name] && (await isRunning(owners[name]));
+    const wanted = insisted?.[name] ?? before[name];
+    const held = wanted !== undefined && wanted === before[name] && (await isRunning(owners[name]));
     if (held) {
-      ports[name] = wish;
+      ports[name] = wanted;
       continue;
     }
-    const kept = wish === undefined ? undefined : await tryReservePort(wish);
+    const kept = wanted === undefined ? undefined : await tryReservePort(wanted);
     if (!kept && insisted?.[name] !== undefined)
       throw new Fault(
         "unavailable",
@@ -60,7 +61,7 @@ export async function reservePort(host = "127.0.0.1"): Promise<ReservedPort> {
   const last = Math.min(lastPort, (await firstOutgoingPort()) - 1);
   for (let attempt = 0; attempt < maximumTries; attempt += 1) {
     const hasRoom = last - firstPort >= 1_000;
-    const port = hasRoom ? randomInt(firstPort, last + 1) : await portOfTheSystem(host);
+    const port = hasRoom ? randomInt(firstPort, last + 1) : await findSystemPort(host);
     const reservedPort = await tryReservePort(port, host);
     if (reservedPort) return reservedPort;
   }
@@ -73,18 +74,57 @@ export async function firstOutgoingPort(): Promise<number> {
   return Number.parseInt(range, 10) || 32_768;
 }
 
-/** That port, when it is free and nobody else has reserved it. */
+/** That port, when it is free and not reserved by another process. */
 export async function tryReservePort(port: number, host = "127.0.0.1"): Promise<ReservedPort | undefined> {
   if (!(await isFree(port, host))) return undefined;
-  const lock = await tryLockFile(join(lockDirectory(), String(port)));
-  return "path" in lock ? reserved(port, lock) : undefined;
+  await mkdir(lockDirectory(), { recursive: true });
+  const lock = tryLockPort(port);
+  if (!lock) return undefined;
+  let release: (() => void) | undefined = () => releasePort(lock);
+  return {
+    port,
+    [Symbol.asyncDispose]: async () => {
+      release?.(); // once: later the file may be another process's
+      release = undefined;
+    },
+  };
 }
 
-function reserved(port: number, lock: FileLock): ReservedPort {
-  return { port, [Symbol.asyncDispose]: () => lock[Symbol.asyncDispose]() };
+/** The file goes with its reservation, so a lock counts only while the file that was locked still has the name. */
+function tryLockPort(port: number): FileLock | undefined {
+  const path = join(lockDirectory(), String(port));
+  for (let attempt = 0; attempt < 3; attempt += 1) {
+    const lock = tryLockFile(path);
+    if (!lock || isHeldByUs(path)) return lock;
+    lock[Symbol.dispose]();
+  }
+  return undefined;
 }
 
-function portOfTheSystem(host: string): Promise<number> {
+function isHeldByUs(path: string): boolean {
+  try {
+    return findLockHolder(path)?.pid === process.pid;
+  } catch (error) {
+    if (systemCode(error) === "ENOENT") return false;
+    throw error;
+  }
+}
+
+function releasePort(lock: FileLock): void {
+  rmSync(lock.path, { force: true });
+  lock[Symbol.dispose]();
+}
+
+/** Removes the lock files that killed processes left behind. */
+export async function removeStalePortLocks(): Promise<void> {
+  const names = await readdir(lockDirectory()).catch(() => []);
+  for (const name of names.filter((each) => /^\d{1,5}$/.test(each))) {
+    const lock = tryLockPort(Number(name));
+    if (lock) releasePort(lock);
+  }
+}
+
+function findSystemPort(host: string): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.once("error", reject);

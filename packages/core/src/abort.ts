@@ -1,5 +1,6 @@
 /** Waiting that can be stopped. Every function that waits takes a signal; abort is not an error. */
 import { setTimeout as delay } from "node:timers/promises";
+import { Fault } from "./fault.ts";
 
 export interface Abortable {
   readonly signal: AbortSignal;
@@ -30,17 +31,26 @@ export function withDeadline(signal: AbortSignal, ms: number): AbortSignal {
   return AbortSignal.any([signal, AbortSignal.timeout(ms)]);
 }
 
-/** The promise, or a rejection as soon as the signal aborts. The loser is left to finish on its own. */
-export async function orAborted<T>(promise: Promise<T>, { signal }: Abortable): Promise<T> {
-  signal.throwIfAborted();
-  let stop: (() => void) | undefined;
-  const gaveUp = new Promise<never>((_resolve, reject) => {
-    stop = () => reject(signal.reason instanceof Error ? signal.reason : new Error("aborted"));
-    signal.addEventListener("abort", stop, { once: true });
-  });
+/**
+ * The promise, or a rejection as soon as the signal aborts. The loser is left to finish on its own. With `late`, a deadline
+ * that passed is a `timeout` of that message.
+ */
+export async function orAborted<T>(
+  promise: Promise<T>,
+  { signal, late }: Abortable & { readonly late?: string },
+): Promise<T> {
+  const stopped = Promise.withResolvers<never>();
+  const stop = (): void => stopped.reject(readAbortReason(signal, late));
+  if (signal.aborted) stop();
+  else signal.addEventListener("abort", stop, { once: true });
   try {
-    return await Promise.race([promise, gaveUp]);
+    return await Promise.race([stopped.promise, promise]);
   } finally {
-    if (stop) signal.removeEventListener("abort", stop);
+    signal.removeEventListener("abort", stop);
   }
+}
+
+function readAbortReason({ reason }: AbortSignal, late: string | undefined): Error {
+  if (!(reason instanceof Error)) return new Error("aborted");
+  return late !== undefined && reason.name === "TimeoutError" ? new Fault("timeout", late) : reason;
 }

@@ -10,7 +10,7 @@ interface Answer extends Numbered {
   readonly text: string;
 }
 
-/** Answers the second of two questions first; ends, fails or stays silent when it is told to. */
+/** Answers the second of two questions first; ends, fails or stays silent on request. */
 const program = new URL(
   `data:text/javascript,${encodeURIComponent(`
     import { parentPort } from "node:worker_threads";
@@ -50,7 +50,7 @@ for (const [how, message] of [
   ["end", /a thread \(test\) ended/],
   ["fail", /a thread \(test\) failed: broken/],
 ] as const)
-  test(`a thread that is lost (${how}) tells all who wait, and whoever asks later`, async () => {
+  test(`a thread that is lost (${how}) fails the pending and the later requests`, async () => {
     await using world = start();
     const { thread, lost } = world;
     const silent = thread.ask({ text: "stay silent" });
@@ -63,7 +63,7 @@ for (const [how, message] of [
     assert.equal(lost(), 1);
   });
 
-test("a thread that was ended from here is not lost, and tells all who wait", async () => {
+test("a thread that was ended from here is not lost, and rejects all who wait", async () => {
   await using world = start();
   const { thread, lost } = world;
   const waiting = thread.ask({ text: "stay silent" });
@@ -74,7 +74,7 @@ test("a thread that was ended from here is not lost, and tells all who wait", as
   assert.deepEqual([thread.isGone, lost()], [true, 0]);
 });
 
-test("what cannot be asked is not waited for", async () => {
+test("a question that cannot be sent is not waited for", async () => {
   await using world = start();
   const { thread } = world;
   await assert.rejects(

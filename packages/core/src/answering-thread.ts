@@ -1,21 +1,17 @@
-/**
- * A worker thread that is asked things and answers each of them once, in whatever order. Whoever waits when it ends is
- * told so. It keeps the program alive only while somebody waits.
- */
+/** A worker thread that answers each message once, in any order; it keeps the program alive only while an answer is awaited. */
 import { Worker } from "node:worker_threads";
 import { Fault, toFault } from "./fault.ts";
 
-/** What goes both ways besides the matter itself. */
 export interface Numbered {
   readonly number: number;
 }
 
-/** A question as it is asked; of each kind, if there are several. */
+/** A message before it gets its number; of each kind, if there are several. */
 export type Unnumbered<Question> = Question extends Numbered ? Omit<Question, "number"> : never;
 
 interface AnsweringThreadOptions {
   readonly name: string;
-  /** Called once, after everybody who waited was told; not when it was ended from here. */
+  /** Called once, after every waiting caller got its error; not when the thread was ended by `end`. */
   readonly onLost: () => void;
 }
 
@@ -43,7 +39,6 @@ export class AnsweringThread<Question extends Numbered, Answer extends Numbered>
     this.#worker.unref();
   }
 
-  /** How many answers are awaited. */
   get waiting(): number {
     return this.#waiting.size;
   }
@@ -57,13 +52,12 @@ export class AnsweringThread<Question extends Numbered, Answer extends Numbered>
     if (this.#gone) return Promise.reject(this.#gone);
     const number = (this.#number += 1);
     return new Promise((resolve, reject) => {
-      this.#worker.postMessage({ ...question, number }, [...transfer]); // may throw: then nobody waits
+      this.#worker.postMessage({ ...question, number }, [...transfer]); // may throw: then no answer is awaited
       this.#waiting.set(number, { resolve, reject });
       this.#worker.ref();
     });
   }
 
-  /** May be repeated. */
   async end(): Promise<void> {
     const gone = this.#ended();
     this.#gone ??= gone; // takes no more questions
@@ -78,7 +72,6 @@ export class AnsweringThread<Question extends Numbered, Answer extends Numbered>
     waiting?.resolve(answer);
   }
 
-  /** Whether that is news. */
   #leave(fault: Fault): boolean {
     const isNews = this.#gone === undefined;
     this.#gone ??= fault;

@@ -3,7 +3,6 @@ export interface BackoffOptions {
   readonly baseMs: number;
   readonly maxMs: number;
   readonly factor?: number;
-  /** Share of the delay that is random, 0..1. */
   readonly jitter?: number;
   readonly random?: () => number;
 }

@@ -80,6 +80,21 @@ test("all mistakes are reported at once, naming flag and fix", () => {
   );
 });
 
+test("choices and log levels are accepted in any case", () => {
+  assert.equal(read({ argv: ["--policy", "Destroy"] }).policy, "destroy");
+  const leveled = {
+    ...program,
+    options: { level: { schema: optionType.logLevel(), description: "log level" } },
+  };
+  const result = readConfig(leveled, { argv: ["--level", "WARN"], env: {} });
+  assert.ok(result.kind === "config");
+  assert.equal(result.config.level, "warn");
+  assert.throws(
+    () => readConfig(leveled, { argv: ["--level", "loud"], env: {} }),
+    /must be one of trace, debug/,
+  );
+});
+
 test("unknown flags and unknown file keys are errors", async () => {
   await using directory = await temporaryDirectory();
   const file = join(directory.path, "config.json");
@@ -99,6 +114,12 @@ test("help lists every option with default and variables; the printed configurat
   const help = readConfig(program, { argv: ["--help"], env: {} });
   assert.ok(help.kind === "print");
   assert.match(help.text, /--resync\n +period \(default 15s\)\n +env: RESYNC_PERIOD, COCOON_RESYNC/);
+  for (const text of [
+    "where health is served (default 8081)",
+    "say more (default false)",
+    "secret (default none)",
+  ])
+    assert.ok(help.text.includes(text), `${text} in ${help.text}`);
   const printed = readConfig(program, { argv: ["--print-config", "--token", "hunter2"], env: {} });
   assert.ok(printed.kind === "print");
   assert.ok(!printed.text.includes("hunter2"));
@@ -106,4 +127,29 @@ test("help lists every option with default and variables; the printed configurat
   assert.ok(version.kind === "print");
   assert.match(version.text, /^demo \d+\.\d+\.\d+ \(revision .+, built .+\)\n$/);
   assert.equal(defaultText(program.options.pools), "default");
+});
+
+test("flags as Go's flag package takes them, and klog's are accepted", () => {
+  const program = {
+    name: "demo",
+    summary: "",
+    options: {
+      leaderElect: {
+        schema: optionType.bool(true),
+        description: "",
+        env: ["LEADER_ELECT"],
+        boolean: true,
+        lenientEnv: true,
+      },
+    },
+  };
+  const leads = (argv: readonly string[], env: Record<string, string> = {}) => {
+    const result = readConfig(program, { argv, env });
+    return result.kind === "config" && result.config.leaderElect;
+  };
+  assert.equal(leads(["-leader-elect=false", "--v=2", "--logtostderr"]), false);
+  assert.equal(leads(["--leader-elect"]), true);
+  assert.equal(leads([], { LEADER_ELECT: "F" }), false);
+  assert.equal(leads([], { LEADER_ELECT: "perhaps" }), true, "a variable that cannot be read is not set");
+  assert.throws(() => leads(["--leader-elect=perhaps"]), /must be true or false/);
 });

@@ -1,15 +1,15 @@
 /**
- * Configuration of an executable: one table of options; flags win over environment, environment over file,
- * file over default. Names follow from the key (`healthPort` -> `--health-port`, `COCOON_HEALTH_PORT`, file key
- * `healthPort`); an option that the Go systems document under another variable names that variable too.
- * Unknown flags and unknown file keys are errors; all mistakes are reported at once.
+ * Configuration of an executable: one table of options; flags win over environment, environment over file, file over default.
+ * Names follow from the key (`healthPort` -> `--health-port`, `COCOON_HEALTH_PORT`). All mistakes are reported at once.
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import * as z from "zod";
-import { Fault, messageOf, type FieldCause } from "./fault.ts";
+import { Fault, getErrorMessage, type FieldCause } from "./fault.ts";
 import { tryParseBool } from "./go-bool.ts";
+import { normalizeGoFlags } from "./go-flags.ts";
 import { formatDuration, tryParseDuration } from "./go-duration.ts";
+import { logLevels } from "./log.ts";
 import { versionText } from "./version.ts";
 
 export interface Option<S extends z.ZodType = z.ZodType> {
@@ -20,6 +20,8 @@ export interface Option<S extends z.ZodType = z.ZodType> {
   /** Documented flag name, without dashes, instead of the mechanical one. */
   readonly flag?: string;
   readonly boolean?: boolean;
+  /** A variable with a text that cannot be read counts as not set, as in the Go programs. */
+  readonly lenientEnv?: boolean;
   readonly secret?: boolean;
 }
 
@@ -56,7 +58,7 @@ export function readConfig<O extends Options>(program: Program<O>, input: Config
   const file = readFile(program, flags["config"]);
   const config = resolve(
     program,
-    (key, option) => flags[flagOf(key, option)] ?? fromEnv(key, option, input.env) ?? file[key],
+    (key, option) => flags[getFlagName(key, option)] ?? fromEnv(key, option, input.env) ?? file[key],
   );
   if (flags["print-config"]) return { kind: "print", text: printable(program, config) };
   return { kind: "config", config };
@@ -73,7 +75,7 @@ function resolve<O extends Options>(
     if (parsed.success) config[key] = parsed.data;
     else
       causes.push({
-        field: `--${flagOf(key, option)}`,
+        field: `--${getFlagName(key, option)}`,
         message: parsed.error.issues.map((issue) => issue.message).join("; "),
       });
   }
@@ -90,23 +92,23 @@ function readFlags(
 ): Record<string, string | boolean | undefined> {
   const known: Record<string, { type: "string" | "boolean"; short?: string }> = { ...builtIn };
   for (const [key, option] of Object.entries(program.options))
-    known[flagOf(key, option)] = { type: "string" };
+    known[getFlagName(key, option)] = { type: "string" };
+  const booleans = new Set(
+    Object.entries(program.options).flatMap(([key, option]) =>
+      option.boolean ? [getFlagName(key, option)] : [],
+    ),
+  );
   try {
-    const args = argv.map((arg) => bareBoolean(program, arg));
+    const args = normalizeGoFlags(argv, {
+      isKnown: (name) => Object.hasOwn(known, name),
+      isBoolean: (name) => booleans.has(name),
+    });
     return parseArgs({ args, options: known, allowPositionals: false }).values;
   } catch (error) {
-    throw new Fault("invalid", `${program.name}: ${messageOf(error)}; see ${program.name} --help`, {
+    throw new Fault("invalid", `${program.name}: ${getErrorMessage(error)}; see ${program.name} --help`, {
       cause: error,
     });
   }
-}
-
-/** `--flag` alone means true for a boolean option, as Go's flag package has it. */
-function bareBoolean(program: Program<Options>, arg: string): string {
-  const bare = Object.entries(program.options).some(
-    ([key, option]) => option.boolean && arg === `--${flagOf(key, option)}`,
-  );
-  return bare ? `${arg}=true` : arg;
 }
 
 function readFile(program: Program<Options>, path: unknown): Readonly<Record<string, unknown>> {
@@ -117,7 +119,7 @@ function readFile(program: Program<Options>, path: unknown): Readonly<Record<str
   } catch (error) {
     throw new Fault(
       "invalid",
-      `${program.name}: cannot read configuration file ${path}: ${messageOf(error)}`,
+      `${program.name}: cannot read configuration file ${path}: ${getErrorMessage(error)}`,
       { cause: error },
     );
   }
@@ -130,18 +132,20 @@ function readFile(program: Program<Options>, path: unknown): Readonly<Record<str
 }
 
 function fromEnv(key: string, option: Option, env: ConfigInput["env"]): string | undefined {
-  for (const name of envNamesOf(key, option)) {
+  for (const name of getEnvNames(key, option)) {
     const value = env[name];
-    if (value !== undefined && value !== "") return value;
+    if (value === undefined || value === "") continue;
+    if (option.lenientEnv && !option.schema.safeParse(value).success) continue;
+    return value;
   }
   return undefined;
 }
 
-export function flagOf(key: string, option: Option): string {
+export function getFlagName(key: string, option: Option): string {
   return option.flag ?? key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }
 
-export function envNamesOf(key: string, option: Option): readonly string[] {
+export function getEnvNames(key: string, option: Option): readonly string[] {
   const mechanical = `COCOON_${key.replaceAll(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`;
   return [...(option.env ?? []), mechanical];
 }
@@ -156,13 +160,15 @@ function printable(program: Program<Options>, config: Readonly<Record<string, un
 
 function helpText(program: Program<Options>): string {
   const rows = Object.entries(program.options).map(([key, option]) => {
-    const fallback = defaultText(option);
-    const suffix = fallback === "" ? "" : ` (default ${fallback})`;
-    return `  --${flagOf(key, option)}\n      ${option.description}${suffix}\n      env: ${envNamesOf(key, option).join(", ")}`;
+    return `  --${getFlagName(key, option)}\n      ${option.description} (${describeDefault(option)})\n      env: ${getEnvNames(key, option).join(", ")}`;
   });
   const common =
-    "  --config FILE\n      read options from a JSON file\n  --print-config\n      show the effective configuration and exit\n  --version\n  --help";
+    "  --config FILE\n      read options from a JSON file\n  --print-config\n      show the effective configuration and exit\n  --version\n  --help\n  klog's flags (--v, --logtostderr, …)\n      accepted, no effect";
   return `${program.name}: ${program.summary}\n\nUsage: ${program.name} [flags]\n\nFlags:\n${rows.join("\n")}\n${common}\n`;
+}
+
+function describeDefault(option: Option): string {
+  return option.schema.safeParse(undefined).success ? `default ${defaultText(option) || "none"}` : "required";
 }
 
 /** The default as a person would write it; empty when there is none. Also used by the generated reference. */
@@ -182,7 +188,13 @@ export const optionType = {
   text: (fallback = "") => z.string().default(fallback),
   optionalText: () => z.string().optional(),
   choice: <const T extends readonly [string, ...string[]]>(values: T, fallback: T[number]) =>
-    z.enum(values, { error: `must be one of ${values.join(", ")}` }).default(fallback as never),
+    z
+      .preprocess(
+        (value) => matchIgnoringCase(values, value),
+        z.enum(values, { error: `must be one of ${values.join(", ")}` }),
+      )
+      .default(fallback as never),
+  logLevel: (fallback: (typeof logLevels)[number] = "info") => optionType.choice(logLevels, fallback),
   integer: (fallback: number, { min = 0, max = Number.MAX_SAFE_INTEGER } = {}) =>
     z.coerce
       .number({ error: "must be a whole number" })
@@ -204,6 +216,12 @@ export const optionType = {
     return schema;
   },
 } as const;
+
+/** People write INFO as well as info. */
+function matchIgnoringCase(values: readonly string[], value: unknown): unknown {
+  if (typeof value !== "string") return value;
+  return values.find((each) => each.toLowerCase() === value.toLowerCase()) ?? value;
+}
 
 function readBool(value: unknown): unknown {
   return typeof value === "string" ? tryParseBool(value) : value;

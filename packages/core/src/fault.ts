@@ -1,9 +1,6 @@
 /**
- * The one error class of the system. The code decides the HTTP status, the Kubernetes reason and whether
- * trying again can help; nobody else keeps such a table.
- *
- * "Gone for sure" (`notFound`) and "could not ask" (`unavailable`, `timeout`) are different codes on purpose:
- * a machine is forgotten only on the first.
+ * The one error class. The code decides the HTTP status, the Kubernetes reason and whether a retry can help. `notFound` and
+ * "could not ask" (`unavailable`, `timeout`) are different codes: a machine is forgotten only on the first.
  */
 const catalogue = {
   badRequest: { status: 400, reason: "BadRequest", retry: false },
@@ -21,6 +18,7 @@ const catalogue = {
   invalid: { status: 422, reason: "Invalid", retry: false },
   tooManyRequests: { status: 429, reason: "TooManyRequests", retry: true },
   internal: { status: 500, reason: "InternalError", retry: true },
+  damaged: { status: 500, reason: "InternalError", retry: true },
   notSupported: { status: 501, reason: "NotImplemented", retry: false },
   unavailable: { status: 503, reason: "ServiceUnavailable", retry: true },
   timeout: { status: 504, reason: "Timeout", retry: true },
@@ -32,11 +30,9 @@ export type FaultCode = keyof typeof catalogue;
 export interface FaultTraits {
   readonly status: number;
   readonly reason: string;
-  /** Whether the same request may succeed later without anybody changing it. */
   readonly retry: boolean;
 }
 
-/** One field that is wrong, as Kubernetes lists them in `status.details.causes`. */
 export interface FieldCause {
   readonly field: string;
   readonly message: string;
@@ -46,7 +42,6 @@ export interface FieldCause {
 export interface FaultOptions {
   readonly cause?: unknown;
   readonly causes?: readonly FieldCause[];
-  /** The other side asked us to wait this long. */
   readonly retryAfterMs?: number;
 }
 
@@ -70,7 +65,7 @@ export class Fault extends Error {
 
 export const faultCodes: readonly FaultCode[] = Object.keys(catalogue).filter(isFaultCode);
 
-export function traitsOf(code: FaultCode): FaultTraits {
+export function getTraits(code: FaultCode): FaultTraits {
   return catalogue[code];
 }
 
@@ -82,11 +77,30 @@ export function isFault(error: unknown, code?: FaultCode): error is Fault {
   return error instanceof Fault && (code === undefined || error.code === code);
 }
 
+/** The result; undefined when it throws, or rejects with, a fault of that code. */
+export function ignoreFault<T>(code: FaultCode, work: Promise<T>): Promise<T | undefined>;
+export function ignoreFault<T>(code: FaultCode, work: () => T): T | undefined;
+export function ignoreFault<T>(
+  code: FaultCode,
+  work: Promise<T> | (() => T),
+): Promise<T | undefined> | T | undefined {
+  const ignore = (error: unknown): undefined => {
+    if (!isFault(error, code)) throw error;
+    return undefined;
+  };
+  if (typeof work !== "function") return work.catch(ignore);
+  try {
+    return work();
+  } catch (error) {
+    return ignore(error);
+  }
+}
+
 /** Turns anything thrown into a Fault; system errors that have a meaning of their own keep it. */
 export function toFault(error: unknown, context?: string): Fault {
   if (error instanceof Fault) return context ? rewrap(error, context) : error;
-  const message = [context, messageOf(error)].filter(Boolean).join(": ");
-  return new Fault(codeOfSystemError(error), message, { cause: error });
+  const message = [context, getErrorMessage(error)].filter(Boolean).join(": ");
+  return new Fault(findCode(error), message, { cause: error });
 }
 
 function rewrap(fault: Fault, context: string): Fault {
@@ -114,20 +128,19 @@ const systemErrorCodes: Readonly<Record<string, FaultCode>> = {
   ETIMEDOUT: "timeout",
 };
 
-function codeOfSystemError(error: unknown): FaultCode {
+function findCode(error: unknown): FaultCode {
   if (error instanceof Error && error.name === "TimeoutError") return "timeout";
   const code = systemCode(error);
   return (code && systemErrorCodes[code]) || "internal";
 }
 
-/** The `code` of a Node system error such as `ENOENT`, if the error has one. */
 export function systemCode(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
   return typeof error.code === "string" ? error.code : undefined;
 }
 
 /** One line for people: the message, and the message of each cause that says something new. */
-export function messageOf(error: unknown): string {
+export function getErrorMessage(error: unknown): string {
   const parts: string[] = [];
   let current: unknown = error;
   for (let depth = 0; current !== undefined && current !== null && depth < 8; depth += 1) {

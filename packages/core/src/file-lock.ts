@@ -1,92 +1,123 @@
 /**
- * A lock between processes of one machine: a file that names its holder. A holder that died is recognised by its
- * process identity and replaced, so a crash never blocks the next run.
+ * Locks between processes that the kernel releases when their holder dies: an open exclusive transaction of SQLite, since Node
+ * has no flock. The file stays after a release: removing it would let two processes lock two files of one name.
  */
-import { link, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
-import { randomBytes } from "node:crypto";
-import { dirname } from "node:path";
-import { sleep, type Abortable } from "./abort.ts";
-import { Fault, systemCode } from "./fault.ts";
-import { isAlive, processIdentitySchema, tryIdentify, type ProcessIdentity } from "./process-identity.ts";
+import { closeSync, openSync, readFileSync, statSync, truncateSync } from "node:fs";
+import type { DatabaseSync } from "node:sqlite";
+import { orAborted, sleep, type Abortable } from "./abort.ts";
+import { systemCode } from "./fault.ts";
+import { tryIdentify, type ProcessIdentity } from "./process-identity.ts";
 
-export interface FileLock extends AsyncDisposable {
+export interface FileLock extends Disposable, AsyncDisposable {
   readonly path: string;
 }
 
 export interface LockOptions extends Abortable {
-  /** Called once when somebody else holds the lock and we begin to wait. */
-  readonly onWait?: (holder: ProcessIdentity) => void;
+  /** Called once when another process holds the lock and the wait begins; undefined when it released it meanwhile. */
+  readonly onWait?: (holder: ProcessIdentity | undefined) => void;
 }
 
-/** Waits for the lock. */
+const firstPauseMs = 5;
+const maxPauseMs = 100;
+const sqliteBusy = 5;
+const sqliteNotADatabase = 26;
+
+const queues = new Map<string, Promise<void>>();
+
+/** Waits for the lock. The directory must exist; the file is made when it is missing. */
 export async function lockFile(path: string, options: LockOptions): Promise<FileLock> {
-  let told = false;
-  for (;;) {
-    const outcome = await tryLockFile(path);
-    if ("path" in outcome) return outcome;
-    if (!told) options.onWait?.(outcome.holder);
-    told = true;
-    if (!(await sleep(100, options))) throw new Fault("timeout", `gave up waiting for ${path}`);
-  }
-}
-
-/** Takes the lock, or says who has it. */
-export async function tryLockFile(path: string): Promise<FileLock | { readonly holder: ProcessIdentity }> {
-  const self = tryIdentify(process.pid);
-  if (!self) throw new Fault("notSupported", "cannot read /proc: file locks need it");
-  await mkdir(dirname(path), { recursive: true });
-  for (;;) {
-    if (await claim(path, self)) return { path, [Symbol.asyncDispose]: () => rm(path, { force: true }) };
-    const holder = await readHolder(path);
-    if (holder === "gone") continue;
-    if (holder !== "unreadable" && isAlive(holder)) return { holder };
-    await removeStale(path);
-  }
-}
-
-/** A link either makes the whole file visible under its name or fails: nobody sees it half written. */
-async function claim(path: string, self: ProcessIdentity): Promise<boolean> {
-  const draft = `${path}.${randomBytes(6).toString("hex")}`;
-  await writeFile(draft, JSON.stringify(self), { mode: 0o600 });
+  const before = queues.get(path);
+  const turn = Promise.withResolvers<void>();
+  const tail = (before ?? Promise.resolve()).then(() => turn.promise);
+  queues.set(path, tail);
+  const leave = () => {
+    turn.resolve();
+    if (queues.get(path) === tail) queues.delete(path);
+  };
   try {
-    await link(draft, path);
-    return true;
+    if (before) await orAborted(before, options);
+    const database = await waitForProcesses(path, options);
+    return createLock(path, () => {
+      database.close();
+      leave();
+    });
   } catch (error) {
-    if (systemCode(error) === "EEXIST") return false;
-    throw error;
-  } finally {
-    await rm(draft, { force: true });
-  }
-}
-
-async function readHolder(path: string): Promise<ProcessIdentity | "gone" | "unreadable"> {
-  let text: string;
-  try {
-    text = await readFile(path, "utf8");
-  } catch (error) {
-    if (systemCode(error) === "ENOENT") return "gone";
+    leave();
     throw error;
   }
-  try {
-    return processIdentitySchema.parse(JSON.parse(text));
-  } catch {
-    return "unreadable"; // links are whole or absent, so this is not a claim of ours
+}
+
+/** The lock, or undefined when it is held, by this process or another. */
+export function tryLockFile(path: string): FileLock | undefined {
+  if (queues.has(path)) return undefined;
+  const database = tryOpenLocked(path);
+  if (!database) return undefined;
+  const turn = Promise.withResolvers<void>();
+  queues.set(path, turn.promise);
+  return createLock(path, () => {
+    database.close();
+    turn.resolve();
+    if (queues.get(path) === turn.promise) queues.delete(path);
+  });
+}
+
+export function findLockHolder(path: string): ProcessIdentity | undefined {
+  const { ino } = statSync(path);
+  // id: POSIX ADVISORY WRITE <pid> <major>:<minor>:<inode> <first> <last>; the device numbers of some file systems differ from stat's
+  for (const line of readFileSync("/proc/locks", "utf8").split("\n")) {
+    const [, , , mode, pid, file] = line.split(/\s+/);
+    if (mode === "WRITE" && file?.split(":")[2] === String(ino)) return tryIdentify(Number(pid));
+  }
+  return undefined;
+}
+
+function createLock(path: string, release: () => void): FileLock {
+  let held = true;
+  const dispose = () => {
+    if (held) release();
+    held = false;
+  };
+  return {
+    path,
+    [Symbol.dispose]: dispose,
+    [Symbol.asyncDispose]: () => Promise.resolve(dispose()),
+  };
+}
+
+async function waitForProcesses(path: string, { signal, onWait }: LockOptions): Promise<DatabaseSync> {
+  for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(maxPauseMs, pauseMs * 2)) {
+    signal.throwIfAborted();
+    const database = tryOpenLocked(path);
+    if (database) return database;
+    if (pauseMs === firstPauseMs) onWait?.(findLockHolder(path));
+    await sleep(pauseMs, { signal });
   }
 }
 
-/** Renames before removing, so that of several who find the same dead holder only one removes that file. */
-async function removeStale(path: string): Promise<void> {
-  const aside = `${path}.stale.${randomBytes(6).toString("hex")}`;
+function tryOpenLocked(path: string): DatabaseSync | undefined {
+  createFile(path);
+  // Loaded here: most programs that import this package never lock a file.
+  const sqlite = process.getBuiltinModule("node:sqlite");
+  const database = new sqlite.DatabaseSync(path, { timeout: 0 });
   try {
-    await rename(path, aside);
+    database.exec("PRAGMA journal_mode = MEMORY"); // nothing is written, so a full disk does not matter
+    database.exec("BEGIN EXCLUSIVE");
+    return database;
   } catch (error) {
-    if (systemCode(error) === "ENOENT") return;
-    throw error;
+    database.close();
+    const code = error instanceof Error && "errcode" in error ? error.errcode : undefined;
+    if (code === sqliteBusy) return undefined;
+    if (code !== sqliteNotADatabase) throw error;
+    truncateSync(path); // the record of a holder, written by an older version or damaged
+    return tryOpenLocked(path);
   }
-  const holder = await readHolder(aside);
-  if (typeof holder !== "string" && isAlive(holder)) {
-    // Between the look and the rename a living process took the lock: give it back.
-    await link(aside, path).catch(() => undefined);
+}
+
+/** An existing file is not opened: closing any descriptor of it drops all locks that the process has on it. */
+function createFile(path: string): void {
+  try {
+    closeSync(openSync(path, "wx", 0o600));
+  } catch (error) {
+    if (systemCode(error) !== "EEXIST") throw error;
   }
-  await rm(aside, { force: true });
 }

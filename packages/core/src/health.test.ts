@@ -4,12 +4,12 @@ import { startHealthServer } from "./health.ts";
 import { createRegistry } from "./metrics.ts";
 
 test("alive at once, ready only when started, checked and not stopping", async () => {
-  let trouble: string | undefined = "cache is not synced";
+  let problem: string | undefined = "cache is not synced";
   await using health = await startHealthServer({
     host: "127.0.0.1",
     port: 0,
     registry: createRegistry("demo"),
-    checks: { cache: () => trouble },
+    checks: { cache: () => problem },
     checkTimeoutMs: 100,
   });
   const get = async (path: string) => {
@@ -23,7 +23,7 @@ test("alive at once, ready only when started, checked and not stopping", async (
   });
   health.markReady();
   assert.equal((await get("/readyz")).status, 503);
-  trouble = undefined;
+  problem = undefined;
   assert.deepEqual(await get("/readyz"), { status: 200, text: "[+] started\n[+] cache\n" });
   health.addCheck("hanging", () => new Promise(() => undefined));
   assert.match((await get("/readyz")).text, /hanging: no answer within 100 ms/);

@@ -1,17 +1,16 @@
 /**
- * Health, readiness and metrics on one plain HTTP listener. First up and last down: a program is alive before it
- * is ready and while it drains.
+ * Health, readiness and metrics on one plain HTTP listener; first up and last down.
  *
  *   /healthz, /livez   the process answers
- *   /readyz            every check passes, the server was marked ready and is not stopping; `?verbose` lists them
+ *   /readyz            every check passes, the server was marked ready and is not stopping
  *   /metrics           Prometheus text
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Registry } from "prom-client";
-import { messageOf } from "./fault.ts";
+import { getErrorMessage } from "./fault.ts";
 import { startHttpServer } from "./http-server.ts";
 
-/** Throws, or returns a text, when the program is not fit to serve. */
+/** Throws, or returns a text, when the program cannot serve. */
 export type ReadyCheck = () => void | string | Promise<void | string>;
 
 export interface HealthOptions {
@@ -26,9 +25,8 @@ export interface HealthServer extends AsyncDisposable {
   readonly port: number;
   readonly url: string;
   addCheck(name: string, check: ReadyCheck): void;
-  /** The start-up is complete: from now on readiness is what the checks say. */
   markReady(): void;
-  /** Not ready any more, whatever the checks say: load balancers turn away while we drain. */
+  /** Not ready any more, whatever the checks say: load balancers stop sending requests while the program drains. */
   markStopping(): void;
 }
 
@@ -55,7 +53,7 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
     port: options.port,
     drainMs: 1_000,
     handler: (request, response) => {
-      answer(request, response).catch((error: unknown) => send(response, 500, messageOf(error)));
+      answer(request, response).catch((error: unknown) => send(response, 500, getErrorMessage(error)));
     },
   });
   return {
@@ -94,10 +92,10 @@ async function runCheck(
     timer = setTimeout(() => resolve(`no answer within ${timeoutMs} ms`), timeoutMs);
   });
   try {
-    const trouble = await Promise.race([Promise.resolve(check()), late]);
-    return trouble ? { ok: false, line: `[-] ${name}: ${trouble}` } : { ok: true, line: `[+] ${name}` };
+    const problem = await Promise.race([Promise.resolve(check()), late]);
+    return problem ? { ok: false, line: `[-] ${name}: ${problem}` } : { ok: true, line: `[+] ${name}` };
   } catch (error) {
-    return { ok: false, line: `[-] ${name}: ${messageOf(error)}` };
+    return { ok: false, line: `[-] ${name}: ${getErrorMessage(error)}` };
   } finally {
     clearTimeout(timer);
   }

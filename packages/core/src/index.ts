@@ -1,19 +1,15 @@
-/**
- * core: what every part stands on and that knows neither Kubernetes nor machines. Faults, waiting that can be
- * stopped, configuration, logs, metrics, HTTP servers with health, child processes, crash-safe files.
- */
+/** core: faults, abort, configuration, logs, metrics, HTTP servers with health, child processes, crash-safe files. */
+export { clockSleep, systemClock, type Clock } from "./clock.ts";
 export { aborted, orAborted, sleep, withDeadline, type Abortable } from "./abort.ts";
 export { AnsweringThread, type Numbered, type Unnumbered } from "./answering-thread.ts";
-export { Backoff, backoffMs, type BackoffOptions } from "./backoff.ts";
+export { Backoff, backoffMs } from "./backoff.ts";
 export {
   defaultText,
-  envNamesOf,
-  flagOf,
+  getEnvNames,
+  getFlagName,
   optionType,
   readConfig,
-  type ConfigInput,
   type ConfigOf,
-  type ConfigResult,
   type Option,
   type Options,
   type Program,
@@ -21,63 +17,56 @@ export {
 export {
   Fault,
   faultCodes,
+  ignoreFault,
   isFault,
-  messageOf,
+  getErrorMessage,
   systemCode,
   toFault,
-  traitsOf,
+  getTraits,
   type FaultCode,
   type FaultOptions,
-  type FaultTraits,
   type FieldCause,
 } from "./fault.ts";
-export { syncDirectory, tryReadFile, writeFileAtomically, type WriteFileOptions } from "./files.ts";
+export {
+  ignoreMissing,
+  isAccessible,
+  pathExists,
+  syncDirectory,
+  tryParseJson,
+  tryReadFile,
+  tryReadJson,
+  writeFileAtomically,
+} from "./files.ts";
+export { Coalesced } from "./coalesced.ts";
 export { tryParseBool } from "./go-bool.ts";
-export { formatDuration, parseDuration, tryParseDuration } from "./go-duration.ts";
-export { startHealthServer, type HealthOptions, type HealthServer, type ReadyCheck } from "./health.ts";
+export { parseDuration, tryParseDuration } from "./go-duration.ts";
+export { startHealthServer, type HealthServer, type ReadyCheck } from "./health.ts";
+export { findNodeIp } from "./node-ip.ts";
 export { nodeHttp } from "./node-http.ts";
 export { keepHeapSmall } from "./small-heap.ts";
-export { startHttpServer, type ListenOptions, type RunningServer } from "./http-server.ts";
+export { alignColumns } from "./table.ts";
+export { startHttpServer, type RunningServer } from "./http-server.ts";
 export {
   applyJsonPatch,
   applyMergePatch,
   createMergePatch,
-  diffJson,
-  escapePointerToken,
-  formatPointer,
   jsonEqual,
-  maxJsonDepth,
-  maxPatchOperations,
-  parsePointer,
-  removeOperations,
-  setOperations,
   testOperation,
   type JsonPatchOperation,
-  type PointerTokens,
 } from "./json-patch.ts";
 export { readListenAddress, type ListenAddress } from "./listen-address.ts";
-export {
-  createLogger,
-  logLevels,
-  silentLogger,
-  type LogFunction,
-  type Logger,
-  type LogOptions,
-} from "./log.ts";
-export { runMain, type MainContext, type MainOptions } from "./main.ts";
-export { Counter, createRegistry, Gauge, Histogram, Registry } from "./metrics.ts";
+export { createLogger, silentLogger, type Logger } from "./log.ts";
+export { runMain, type MainContext } from "./main.ts";
+export { Counter, createRegistry, Gauge, Histogram, openMetric, Registry } from "./metrics.ts";
 export {
   abortOnSignals,
-  exitOrAbort,
   lastLines,
   signalProcess,
   startProgram,
   stopProcess,
   type Exit,
-  type ProgramSpec,
   type RunningProgram,
-  type StopOptions,
 } from "./process.ts";
 export { isAlive, processIdentitySchema, tryIdentify, type ProcessIdentity } from "./process-identity.ts";
-export { buildInfo, versionText, type BuildInfo } from "./version.ts";
-export { lockFile, tryLockFile, type FileLock, type LockOptions } from "./file-lock.ts";
+export { buildInfo, versionText } from "./version.ts";
+export { findLockHolder, lockFile, tryLockFile, type FileLock } from "./file-lock.ts";

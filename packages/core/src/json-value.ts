@@ -1,7 +1,4 @@
-/**
- * What JSON can hold, told apart and compared. Values are taken as `JSON.stringify` would send them: a property
- * that is `undefined` is not there. Keys are data: `__proto__` is a property like any other.
- */
+/** JSON values as `JSON.stringify` would send them: an `undefined` property is absent. `__proto__` is a key like any other. */
 import { Fault } from "./fault.ts";
 
 export type JsonRecord = Readonly<Record<string, unknown>>;
@@ -37,7 +34,6 @@ function describe(value: unknown): string {
   return typeof value === "number" ? String(value) : `a value of type ${typeof value}`;
 }
 
-/** The own property, `undefined` when there is none; never something inherited. */
 export function ownProperty(object: JsonRecord, key: string): unknown {
   return Object.hasOwn(object, key) ? object[key] : undefined;
 }
@@ -47,7 +43,6 @@ export function setOwnProperty(object: Record<string, unknown>, key: string, val
   Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });
 }
 
-/** A copy with one property set. */
 export function withProperty(object: JsonRecord, key: string, value: unknown): JsonRecord {
   const copy = { ...object };
   setOwnProperty(copy, key, value);
@@ -60,7 +55,6 @@ export function withoutProperty(object: JsonRecord, key: string): JsonRecord {
   return copy;
 }
 
-/** Keys whose value would be sent. */
 export function definedKeys(object: JsonRecord): string[] {
   return Object.keys(object).filter((key) => object[key] !== undefined);
 }
@@ -88,4 +82,38 @@ export function jsonEqual(left: unknown, right: unknown, depth = 0): boolean {
     const other = ownProperty(right, key);
     return other !== undefined && jsonEqual(left[key], other, depth + 1);
   });
+}
+
+/** JSON pointers (RFC 6901): `/metadata/annotations/example.com~1key`. A pointer is handled as its list of tokens. */
+export interface JsonPatchOperation {
+  readonly op: "add" | "remove" | "replace" | "test";
+  readonly path: string;
+  readonly value?: unknown;
+}
+
+export type PointerTokens = readonly string[];
+
+export function formatPointer(tokens: PointerTokens): string {
+  return tokens.map((token) => `/${token.replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
+}
+
+export function parsePointer(pointer: string): string[] {
+  if (pointer === "") return [];
+  if (!pointer.startsWith("/"))
+    throw new Fault("invalid", `JSON pointer "${pointer}" must be empty or begin with "/"`);
+  return pointer.slice(1).split("/").map(unescapeToken);
+}
+
+function unescapeToken(token: string): string {
+  if (/~(?![01])/.test(token))
+    throw new Fault("invalid", `JSON pointer token "${token}": "~" must be followed by 0 or 1`);
+  // "~01" is the text "~1": the slashes come first, the tildes last.
+  return token.replaceAll("~1", "/").replaceAll("~0", "~");
+}
+
+/** The array index a token names, `-` being the one after the last; undefined when it names none. */
+export function tryArrayIndex(token: string, length: number): number | undefined {
+  if (token === "-") return length;
+  if (!/^(?:0|[1-9][0-9]{0,14})$/.test(token)) return undefined;
+  return Number(token);
 }

@@ -1,7 +1,6 @@
 /**
- * Label selectors: the object form of workloads (`matchLabels`, `matchExpressions`), the text form of list calls
- * (`app=web,tier in (a,b),!old`), and matching. One empty list of requirements matches everything; Kubernetes reads
- * an absent selector as "nothing", which callers must decide themselves because here it cannot be told apart.
+ * Label selectors: the object form, the text form of list calls, and matching. An empty list of requirements matches everything;
+ * Kubernetes reads an absent selector as "nothing", which callers decide.
  */
 import { Fault } from "./fault.ts";
 
@@ -44,8 +43,7 @@ export function isLabelValue(text: string): boolean {
   return text === "" || (text.length <= 63 && namePart.test(text));
 }
 
-/** The requirements of the object form, checked as the API server checks them. */
-export function requirementsOf(selector: LabelSelector): readonly LabelRequirement[] {
+export function parseRequirements(selector: LabelSelector): readonly LabelRequirement[] {
   const fromLabels = Object.entries(selector.matchLabels ?? {}).map(([key, value]) =>
     checked({ key, operator: "In", values: [value] }),
   );
@@ -85,7 +83,6 @@ function isInteger(text: string): boolean {
   return /^[+-]?\d{1,19}$/.test(text);
 }
 
-/** The text form of list and watch calls. */
 export function formatLabelSelector(requirements: readonly LabelRequirement[]): string {
   return requirements.map(formatOne).join(",");
 }
@@ -109,70 +106,13 @@ function formatOne({ key, operator, values }: LabelRequirement): string {
   }
 }
 
-/** Reads the text form; the empty text selects everything. */
-export function parseLabelSelector(text: string): readonly LabelRequirement[] {
-  if (text.trim() === "") return [];
-  return limited(splitOutsideParentheses(text).map((term) => parseTerm(term.trim(), text)));
-}
-
-/** Commas inside "(a,b)" belong to one requirement. */
-function splitOutsideParentheses(text: string): string[] {
-  const terms: string[] = [];
-  let start = 0;
-  let open = false;
-  for (let index = 0; index < text.length; index += 1) {
-    const character = text[index];
-    if (character === "(") open = true;
-    else if (character === ")") open = false;
-    else if (character === "," && !open) {
-      terms.push(text.slice(start, index));
-      start = index + 1;
-    }
-  }
-  return [...terms, text.slice(start)];
-}
-
-const setTerm = /^(\S+)\s+(in|notin)\s*\(([^()]*)\)$/;
-const equalityTerm = /^([^\s=!<>()]+)\s*(==?|!=|>|<)\s*([^\s=!<>()]*)$/;
-const existenceTerm = /^(!?)\s*([^\s=!<>()]+)$/;
-const equalityOperators: Readonly<Record<string, LabelOperator>> = {
-  "=": "In",
-  "==": "In",
-  "!=": "NotIn",
-  ">": "Gt",
-  "<": "Lt",
-};
-
-function parseTerm(term: string, whole: string): LabelRequirement {
-  const set = setTerm.exec(term);
-  if (set !== null) {
-    const values = (set[3] ?? "").split(",").map((value) => value.trim());
-    return checked({ key: set[1] ?? "", operator: set[2] === "in" ? "In" : "NotIn", values });
-  }
-  const equality = equalityTerm.exec(term);
-  if (equality !== null) {
-    const operator = equalityOperators[equality[2] ?? ""] ?? "In";
-    return checked({ key: equality[1] ?? "", operator, values: [equality[3] ?? ""] });
-  }
-  const existence = existenceTerm.exec(term);
-  if (existence === null)
-    throw invalid(
-      `cannot read "${term}" in label selector "${whole}"; write for example a=b, a in (b,c), a or !a`,
-    );
-  return checked({
-    key: existence[2] ?? "",
-    operator: existence[1] === "!" ? "DoesNotExist" : "Exists",
-    values: [],
-  });
-}
-
 function checked(requirement: LabelRequirement): LabelRequirement {
-  const trouble = troubleWith(requirement);
-  if (trouble) throw invalid(trouble);
+  const problem = findProblem(requirement);
+  if (problem) throw invalid(problem);
   return requirement;
 }
 
-function troubleWith({ key, operator, values }: LabelRequirement): string | undefined {
+function findProblem({ key, operator, values }: LabelRequirement): string | undefined {
   if (!isQualifiedName(key)) return `"${key}" is not a label key`;
   const wrong = values.find((value) => !isLabelValue(value));
   if (wrong !== undefined) return `"${wrong}" is not a value that label "${key}" can have`;

@@ -1,18 +1,14 @@
 /**
- * Structured logs: a constant lower-case message, variables as fields.
- *
- *   log.info({ pod: "ns/name", vm: id }, "vm started")
- *
- * Levels: info = state changed, warn = someone should look, error = we failed, debug = the rest.
- * JSON lines when the output is not a terminal, readable lines when it is. Field names in use:
+ * Structured logs: a constant lower-case message, variables as fields: `log.info({ pod: "ns/name", vm: id }, "vm started")`.
+ * Levels: info = state changed, warn = needs attention, error = we failed, debug = the rest. Field names in use:
  * `pod`, `node`, `vm`, `set`, `object` (kind ns/name), `namespace`, `key`, `snapshot`, `digest`, `repo`,
- * `url`, `path`, `pid`, `port`, `tookMs`, `code` (fault code), `error` (text), `err` (with stack).
+ * `url`, `path`, `pid`, `port`, `tookMs`, `reconcileId`, `code` (fault code), `error` (text), `err` (with stack).
  */
 import pino from "pino";
 import pretty from "pino-pretty";
 import { Fault } from "./fault.ts";
 
-export interface LogFunction {
+interface LogFunction {
   (fields: Readonly<Record<string, unknown>>, message: string): void;
   (message: string): void;
 }
@@ -26,7 +22,7 @@ export interface Logger {
 }
 
 /** The names that the Go systems accept, lower case; what pino calls them. */
-const levels: Readonly<Record<string, string>> = {
+const levels = {
   trace: "trace",
   debug: "debug",
   info: "info",
@@ -35,9 +31,11 @@ const levels: Readonly<Record<string, string>> = {
   fatal: "fatal",
   panic: "fatal",
   disabled: "silent",
-};
+} as const;
 
-export const logLevels: readonly string[] = Object.keys(levels);
+export type LogLevel = keyof typeof levels;
+
+export const logLevels = Object.keys(levels) as [LogLevel, ...LogLevel[]];
 
 export interface LogOptions {
   readonly name: string;
@@ -79,11 +77,11 @@ function prettyStream(destination: NodeJS.WritableStream): NodeJS.WritableStream
 }
 
 function pinoLevel(level: string): string {
-  const known = levels[level.toLowerCase()];
+  const known = logLevels.find((each) => each === level.toLowerCase());
   if (!known)
     throw new Fault("invalid", `log level "${level}" is unknown; use one of ${logLevels.join(", ")}`);
-  return known;
+  return levels[known];
 }
 
-/** For tests and for code paths where nobody listens. */
+/** For tests, and for callers without a log. */
 export const silentLogger: Logger = pino({ level: "silent" });

@@ -1,6 +1,6 @@
 /** The outermost frame of every executable: configuration, logger, one signal, exit code. */
 import { readConfig, type ConfigOf, type Options, type Program } from "./config.ts";
-import { isFault, messageOf } from "./fault.ts";
+import { isFault, getErrorMessage } from "./fault.ts";
 import { createLogger, type Logger } from "./log.ts";
 import { abortOnSignals } from "./process.ts";
 import { buildInfo } from "./version.ts";
@@ -14,7 +14,6 @@ export interface MainContext<O extends Options> {
 
 export interface MainOptions<O extends Options> {
   readonly program: Program<O>;
-  /** Which option holds the log level, if any. */
   readonly logLevel?: (config: ConfigOf<O>) => string;
   readonly run: (context: MainContext<O>) => Promise<void>;
   readonly argv?: readonly string[];
@@ -39,7 +38,7 @@ export async function runMain<O extends Options>(options: MainOptions<O>): Promi
     log.info("stopped");
     process.exit(0); // a stray timer or socket must not keep a stopped program alive
   } catch (error) {
-    process.stderr.write(`${program.name}: ${messageOf(error)}\n`);
+    process.stderr.write(`${program.name}: ${getErrorMessage(error)}\n`);
     process.exit(isFault(error, "invalid") ? 2 : 1);
   }
 }

@@ -5,14 +5,20 @@ import { Gauge } from "prom-client";
 
 export { Counter, Gauge, Histogram, Registry } from "prom-client";
 
-/**
- * The library samples the event loop a hundred times a second, which is most of what an idle program does, and its
- * figures contain the time between two samples. What is left is measured when somebody asks.
- */
+/** The library samples the event loop a hundred times a second, most of what an idle program does. */
 const hardlyEverMs = 3_600_000;
 const sampled = ["min", "max", "mean", "stddev", "p50", "p90", "p99"];
 
-/** A registry with the process metrics that every part exports, and its build as a constant gauge. */
+/** The metric of that name in the registry, made when it is missing: several parts may share one. */
+export function openMetric<M, O extends { readonly name: string }>(
+  registry: Registry,
+  type: new (options: O & { registers: Registry[] }) => M,
+  options: O,
+): M {
+  const known: unknown = registry.getSingleMetric(options.name);
+  return known instanceof type ? known : new type({ ...options, registers: [registry] });
+}
+
 export function createRegistry(program: string): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: hardlyEverMs });

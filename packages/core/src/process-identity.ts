@@ -1,7 +1,4 @@
-/**
- * Which process is it? A pid alone is reused by the system; pid and start time together are not, until the
- * machine reboots, and the boot id tells that.
- */
+/** A pid is reused by the system; pid, start time and boot id together are not. */
 import { readFileSync } from "node:fs";
 import * as z from "zod";
 
@@ -20,7 +17,6 @@ export function tryIdentify(pid: number): ProcessIdentity | undefined {
   return startTicks === undefined ? undefined : { pid, startTicks, bootId: bootId() };
 }
 
-/** Whether that very process still runs. */
 export function isAlive(identity: ProcessIdentity): boolean {
   return identity.bootId === bootId() && readStartTicks(identity.pid) === identity.startTicks;
 }

@@ -1,11 +1,8 @@
-/**
- * Child programs with a lifetime: started, watched, stopped with TERM and then KILL. Output goes to a file, so
- * that it outlives us and its last lines can be shown when the program dies.
- */
+/** Child programs: started, watched, stopped with TERM and then KILL. Output goes to a file, which outlives us. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
-import { aborted, sleep } from "./abort.ts";
+import { sleep } from "./abort.ts";
 import { Fault } from "./fault.ts";
 import { isAlive, tryIdentify, type ProcessIdentity } from "./process-identity.ts";
 
@@ -13,7 +10,6 @@ export interface ProgramSpec {
   readonly name: string;
   readonly command: string;
   readonly args: readonly string[];
-  /** Added to our own environment. */
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
   readonly logFile: string;
@@ -28,7 +24,6 @@ export interface Exit {
 
 export interface RunningProgram extends AsyncDisposable {
   readonly identity: ProcessIdentity;
-  /** Resolves when the program has ended, for whatever reason. */
   readonly exited: Promise<Exit>;
   stop(options?: StopOptions): Promise<void>;
 }
@@ -96,7 +91,6 @@ async function waitGone(identity: ProcessIdentity, ms: number): Promise<boolean>
 
 const tailBytes = 64 * 1024;
 
-/** The last lines of a text file; none when it cannot be read. */
 export function lastLines(path: string, count: number): string[] {
   let file: number;
   try {
@@ -114,10 +108,7 @@ export function lastLines(path: string, count: number): string[] {
   }
 }
 
-/**
- * One abort signal for a whole program: the first SIGINT or SIGTERM aborts it, a second one ends the process at
- * once with the conventional code.
- */
+/** One abort signal for a program: the first SIGINT or SIGTERM aborts it, a second one ends the process at once. */
 export function abortOnSignals(): AbortSignal {
   const controller = new AbortController();
   const onSignal = (signal: NodeJS.Signals) => {
@@ -127,9 +118,4 @@ export function abortOnSignals(): AbortSignal {
   process.on("SIGINT", onSignal);
   process.on("SIGTERM", onSignal);
   return controller.signal;
-}
-
-/** Waits for the program to end or the signal to abort; tells which. */
-export async function exitOrAbort(program: RunningProgram, signal: AbortSignal): Promise<Exit | "aborted"> {
-  return Promise.race([program.exited, aborted(signal).then(() => "aborted" as const)]);
 }

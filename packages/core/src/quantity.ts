@@ -1,7 +1,6 @@
 /**
- * Kubernetes quantities ("500m", "1536Mi", "12e6"): exact arithmetic, and the text that the API server itself would
- * write. A value is a whole number of nano-units; nothing is ever a floating point number. Like the API server,
- * reading rounds away from zero to the next nano-unit and caps binary values at 2^63-1.
+ * Kubernetes quantities ("500m", "1536Mi", "12e6"): exact arithmetic in whole nano-units, and the text that the API server would
+ * write. Like the API server, reading rounds away from zero and caps binary values at 2^63-1.
  */
 import { Fault } from "./fault.ts";
 
@@ -41,11 +40,9 @@ const binarySuffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 interface Parts {
   readonly text: string;
   readonly negative: boolean;
-  /** Whole digits without leading zeros, "0" when there are none. */
   readonly whole: string;
   readonly fraction: string;
   readonly format: QuantityFormat;
-  /** Power of ten, or of two for the binary format. */
   readonly exponent: number;
 }
 
@@ -54,7 +51,7 @@ export function tryParseQuantity(input: string | number): Quantity | undefined {
   const text = typeof input === "number" ? String(input) : input.trim();
   const parts = split(text);
   if (parts === undefined || Math.abs(parts.exponent) > maxExponent) return undefined;
-  const magnitude = magnitudeOf(parts);
+  const magnitude = computeMagnitude(parts);
   const capped = parts.format === "binary" && magnitude > maxBinary ? maxBinary : magnitude;
   const nanos = parts.negative ? -capped : capped;
   const format = parts.format === "binary" && capped > 0n && capped < nano ? "decimal" : parts.format;
@@ -85,7 +82,7 @@ function split(text: string): Parts | undefined {
   return { ...common, format: "decimal", exponent: decimalExponents[suffix] ?? 0 };
 }
 
-function magnitudeOf({ whole, fraction, format, exponent }: Parts): bigint {
+function computeMagnitude({ whole, fraction, format, exponent }: Parts): bigint {
   const digits = BigInt(whole + fraction);
   const scale = 9 - fraction.length + (format === "binary" ? 0 : exponent);
   const factor = format === "binary" ? 2n ** BigInt(exponent) : 1n;
@@ -94,10 +91,7 @@ function magnitudeOf({ whole, fraction, format, exponent }: Parts): bigint {
     : divideRoundingUp(digits * factor, 10n ** BigInt(-scale));
 }
 
-/**
- * Whether the API server repeats this text as it is: when the number fits its fast path and looks canonical at a
- * glance. The glance lets texts such as "1.500" and "+5" through, so a canonical form would not be byte-identical.
- */
+/** Whether the API server keeps this text: the number fits its fast path and looks canonical, such as "1.500" and "+5". */
 function keepsText({ whole, fraction, format, exponent }: Parts): boolean {
   const digits = whole + fraction;
   if (format === "binary") {
@@ -145,8 +139,7 @@ function decimalText(nanos: bigint, format: "decimal" | "exponent"): string {
   return power === 0 ? String(number) : `${number}e${power}`;
 }
 
-/** A quantity of whole units, for example bytes measured on a host. */
-export function quantityOf(units: bigint | number, format: QuantityFormat = "decimal"): Quantity {
+export function createQuantity(units: bigint | number, format: QuantityFormat = "decimal"): Quantity {
   return { nanos: BigInt(units) * nano, format };
 }
 
@@ -172,17 +165,6 @@ export function quantityUnits(quantity: Quantity): bigint {
 /** Thousandths (millicores), rounded away from zero. */
 export function quantityMillis(quantity: Quantity): bigint {
   return divideRoundingUp(quantity.nanos, 1_000_000n);
-}
-
-/** For ratios and charts only: a number that may have lost digits. */
-export function approximateQuantity(quantity: Quantity): number {
-  return Number(quantity.nanos) / 1e9;
-}
-
-/** Rounds away from zero to thousandths, as the API server does with the resources of pods. */
-export function roundQuantityToMillis(quantity: Quantity): Quantity {
-  if (quantity.nanos % 1_000_000n === 0n) return quantity;
-  return { nanos: quantityMillis(quantity) * 1_000_000n, format: quantity.format };
 }
 
 function divideRoundingUp(value: bigint, divisor: bigint): bigint {

@@ -1,7 +1,4 @@
-/**
- * Our programs idle most of the time, and many of them share a machine. Left alone, the heap grows to several times what is
- * in use after a burst and stays there, because nothing runs that would make it shrink.
- */
+/** Keeps the heap of an idle program small: left alone it stays at the size of its last burst. */
 import { performance } from "node:perf_hooks";
 import { getHeapStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -21,17 +18,13 @@ interface SmallHeapOptions {
   readonly lookEveryMs?: number;
 }
 
-/** Called once, at the start. */
 export function keepHeapSmall({ giveBack = false, lookEveryMs = 2_000 }: SmallHeapOptions = {}): void {
   // Measured with 500 pods on a kubelet: 40 MB less resident, no more processor time.
   setFlagsFromString(`--heap-growing-percent=${growingPercent}`);
   if (giveBack) giveBackWhenQuiet(lookEveryMs);
 }
 
-/**
- * After a burst, once: everything that is not in use goes back to the system. A process that always has a little to do is
- * never stopped for that.
- */
+/** After a burst, once, unused memory goes back to the system; a process that is never idle is not stopped for that. */
 function giveBackWhenQuiet(lookEveryMs: number): void {
   const collect = collector();
   let lastLook = performance.eventLoopUtilization();
@@ -53,7 +46,7 @@ function giveBackWhenQuiet(lookEveryMs: number): void {
   setInterval(look, lookEveryMs).unref();
 }
 
-/** V8 shows its collector only in contexts that are made after it was asked to. */
+/** V8 shows its collector only in contexts that are made after the flag was set. */
 function collector(): (options: Readonly<Record<string, string>>) => void {
   setFlagsFromString("--expose-gc");
   return runInNewContext("gc") as ReturnType<typeof collector>;

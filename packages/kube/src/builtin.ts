@@ -2,18 +2,16 @@
 import type {
   ConfigMap,
   CustomResourceDefinition,
-  Deployment,
   KubeEvent,
   Lease,
   Namespace,
   Node,
   OpenObject,
   Pod,
-  ReplicaSet,
   Secret,
   Service,
-  StatefulSet,
   WebhookConfiguration,
+  Workload,
 } from "./builtin-objects.ts";
 import { resourceType } from "./object.ts";
 
@@ -21,79 +19,29 @@ const core = { group: "", version: "v1" };
 const apps = { group: "apps", version: "v1" };
 const admission = { group: "admissionregistration.k8s.io", version: "v1", namespaced: false };
 
-export const pods = resourceType<Pod>({ ...core, kind: "Pod", plural: "pods", namespaced: true });
-export const nodes = resourceType<Node>({ ...core, kind: "Node", plural: "nodes", namespaced: false });
-export const namespaces = resourceType<Namespace>({
-  ...core,
-  kind: "Namespace",
-  plural: "namespaces",
-  namespaced: false,
-});
-export const configMaps = resourceType<ConfigMap>({
-  ...core,
-  kind: "ConfigMap",
-  plural: "configmaps",
-  namespaced: true,
-});
-export const secrets = resourceType<Secret>({ ...core, kind: "Secret", plural: "secrets", namespaced: true });
-export const services = resourceType<Service>({
-  ...core,
-  kind: "Service",
-  plural: "services",
-  namespaced: true,
-});
-export const serviceAccounts = resourceType<OpenObject>({
-  ...core,
-  kind: "ServiceAccount",
-  plural: "serviceaccounts",
-  namespaced: true,
-});
-export const events = resourceType<KubeEvent>({
-  group: "events.k8s.io",
-  version: "v1",
-  kind: "Event",
-  plural: "events",
-  namespaced: true,
-});
-export const leases = resourceType<Lease>({
-  group: "coordination.k8s.io",
-  version: "v1",
-  kind: "Lease",
-  plural: "leases",
-  namespaced: true,
-});
-export const deployments = resourceType<Deployment>({
-  ...apps,
-  kind: "Deployment",
-  plural: "deployments",
-  namespaced: true,
-});
-export const replicaSets = resourceType<ReplicaSet>({
-  ...apps,
-  kind: "ReplicaSet",
-  plural: "replicasets",
-  namespaced: true,
-});
-export const statefulSets = resourceType<StatefulSet>({
-  ...apps,
-  kind: "StatefulSet",
-  plural: "statefulsets",
-  namespaced: true,
-});
+export const pods = resourceType<Pod>({ ...core, kind: "Pod" });
+export const nodes = resourceType<Node>({ ...core, kind: "Node", namespaced: false });
+export const namespaces = resourceType<Namespace>({ ...core, kind: "Namespace", namespaced: false });
+export const configMaps = resourceType<ConfigMap>({ ...core, kind: "ConfigMap" });
+export const secrets = resourceType<Secret>({ ...core, kind: "Secret" });
+export const services = resourceType<Service>({ ...core, kind: "Service" });
+export const serviceAccounts = resourceType<OpenObject>({ ...core, kind: "ServiceAccount" });
+export const events = resourceType<KubeEvent>({ group: "events.k8s.io", version: "v1", kind: "Event" });
+export const leases = resourceType<Lease>({ group: "coordination.k8s.io", version: "v1", kind: "Lease" });
+export const deployments = resourceType<Workload>({ ...apps, kind: "Deployment" });
+export const replicaSets = resourceType<Workload>({ ...apps, kind: "ReplicaSet" });
+export const statefulSets = resourceType<Workload>({ ...apps, kind: "StatefulSet" });
 export const customResourceDefinitions = resourceType<CustomResourceDefinition>({
   group: "apiextensions.k8s.io",
   version: "v1",
   kind: "CustomResourceDefinition",
-  plural: "customresourcedefinitions",
   namespaced: false,
 });
 export const mutatingWebhookConfigurations = resourceType<WebhookConfiguration>({
   ...admission,
   kind: "MutatingWebhookConfiguration",
-  plural: "mutatingwebhookconfigurations",
 });
 export const validatingWebhookConfigurations = resourceType<WebhookConfiguration>({
   ...admission,
   kind: "ValidatingWebhookConfiguration",
-  plural: "validatingwebhookconfigurations",
 });

@@ -1,35 +1,13 @@
 /** Kubernetes objects as they are on the wire. Unknown fields are kept: we patch, we do not replace. */
+import type * as meta from "kubernetes-types/meta/v1.d.ts";
+import type { Frozen } from "@cocoon/core/frozen";
 
-export interface OwnerReference {
-  readonly apiVersion: string;
-  readonly kind: string;
-  readonly name: string;
-  readonly uid: string;
-  readonly controller?: boolean;
-  readonly blockOwnerDeletion?: boolean;
-}
-
-export interface ObjectMeta {
-  readonly name?: string;
-  readonly generateName?: string;
-  readonly namespace?: string;
-  readonly uid?: string;
-  readonly resourceVersion?: string;
-  readonly generation?: number;
-  readonly creationTimestamp?: string;
-  readonly deletionTimestamp?: string;
-  readonly deletionGracePeriodSeconds?: number;
-  readonly labels?: Readonly<Record<string, string>>;
-  readonly annotations?: Readonly<Record<string, string>>;
-  readonly finalizers?: readonly string[];
-  readonly ownerReferences?: readonly OwnerReference[];
-  readonly managedFields?: readonly unknown[];
-}
+export type OwnerReference = Frozen<meta.OwnerReference>;
 
 export interface KubeObject {
   readonly apiVersion?: string;
   readonly kind?: string;
-  readonly metadata: ObjectMeta;
+  readonly metadata: Frozen<meta.ObjectMeta>;
 }
 
 /** Identity of an object among its kind; `namespace` is undefined for cluster-scoped kinds. */
@@ -38,12 +16,8 @@ export interface ObjectKey {
   readonly name: string;
 }
 
-/**
- * A kind of object: where the API server serves it, and which TypeScript type it has. Declared once per kind with
- * `resourceType<Pod>({...})`; there is no generated code.
- */
+/** A kind of object: where the API server serves it, and its TypeScript type. */
 export interface ResourceType<T extends KubeObject> {
-  /** Empty for the core group. */
   readonly group: string;
   readonly version: string;
   readonly kind: string;
@@ -53,20 +27,23 @@ export interface ResourceType<T extends KubeObject> {
   readonly _object?: T;
 }
 
-export function resourceType<T extends KubeObject>(type: Omit<ResourceType<T>, "_object">): ResourceType<T> {
-  return type;
+type TypeInput = Pick<ResourceType<KubeObject>, "group" | "version" | "kind"> &
+  Partial<Pick<ResourceType<KubeObject>, "plural" | "namespaced">>;
+
+/** The plural is `pods` for a `Pod` unless it is given; kinds are namespaced unless it says otherwise. */
+export function resourceType<T extends KubeObject>(type: TypeInput): ResourceType<T> {
+  return { plural: `${type.kind.toLowerCase()}s`, namespaced: true, ...type };
 }
 
-export function apiVersionOf(type: Pick<ResourceType<KubeObject>, "group" | "version">): string {
+export function formatApiVersion(type: Pick<ResourceType<KubeObject>, "group" | "version">): string {
   return type.group === "" ? type.version : `${type.group}/${type.version}`;
 }
 
-/** `pods`, `deployments.apps`: as RBAC and kubectl name it. */
 export function resourceName({ plural, group }: Pick<ResourceType<KubeObject>, "plural" | "group">): string {
   return group === "" ? plural : `${plural}.${group}`;
 }
 
-export function keyOf(object: KubeObject): ObjectKey {
+export function getKey(object: KubeObject): ObjectKey {
   return { namespace: object.metadata.namespace, name: object.metadata.name ?? "" };
 }
 
@@ -78,4 +55,20 @@ export function keyText(key: ObjectKey): string {
 export function parseKey(text: string): ObjectKey {
   const slash = text.indexOf("/");
   return slash < 0 ? { name: text } : { namespace: text.slice(0, slash), name: text.slice(slash + 1) };
+}
+
+/** Whether everything up to `wanted` is included in `seen`. False when one of them is no version at all. */
+export function includesVersion(seen: string | undefined, wanted: string | undefined): boolean {
+  if (!isVersion(seen) || !isVersion(wanted)) return false;
+  return seen.length === wanted.length ? seen >= wanted : seen.length > wanted.length;
+}
+
+function isVersion(text: string | undefined): text is string {
+  return text !== undefined && /^[1-9][0-9]*$/.test(text);
+}
+
+export function isSameState(one: KubeObject, other: KubeObject): boolean {
+  const { uid, resourceVersion } = one.metadata;
+  const same = resourceVersion === other.metadata.resourceVersion && uid === other.metadata.uid;
+  return same && resourceVersion !== undefined;
 }

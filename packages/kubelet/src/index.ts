@@ -1,39 +1,26 @@
-/**
- * kubelet: a virtual kubelet as a library. It keeps a node registered, brings the pods of that node to a provider and
- * their status back, and serves the kubelet's HTTPS API with logs, exec, attach, port-forward and stats. What a pod
- * is made of is the provider's business.
- */
-export { createAuthenticator, type Authenticator, type User } from "./api/authentication.ts";
-export { createAuthorizer, type AccessRequest, type Authorizer } from "./api/authorization.ts";
-export { startKubeletApi, type KubeletApiOptions } from "./api/server.ts";
+/** kubelet: a virtual kubelet as a library: node, pods and the kubelet's HTTPS API around a provider of pods. */
+export { startKubeletApi } from "./api/server.ts";
+export type { PodStats, StatsSummary } from "./api/stats-summary.ts";
 export type {
-  ContainerStats,
-  CpuStats,
-  FsStats,
-  MemoryStats,
-  NetworkStats,
-  NodeStats,
-  PodStats,
-  StatsSummary,
-} from "./api/stats-summary.ts";
-export type {
+  Condition as PodCondition,
   Container,
   ContainerProbe,
   ContainerState,
   ContainerStatus,
+  PodStatus,
+} from "@cocoon/kube";
+export type {
   ContainerTarget,
-  EnvVar,
+  DisappearanceOptions,
   LogOptions,
   Pod,
-  PodCondition,
   PodProvider,
   PodReport,
-  PodSpec,
-  PodStatus,
   ProviderOptions,
   ReportPod,
-  ResourceRequirements,
 } from "./provider.ts";
-export type { CommandEnd, CommandIo, StreamTimes, TerminalSize } from "./stream/index.ts";
+export type { CommandIo } from "./stream/remote-command.ts";
+export type { TerminalSize } from "./stream/remote-command.ts";
 export { startKubelet, type Kubelet, type KubeletOptions } from "./kubelet.ts";
-export type { NodeCondition, NodeDescription } from "./node/node-description.ts";
+export { ensureMachineId } from "./node/host-info.ts";
+export type { NodeDescription } from "./node/node-description.ts";

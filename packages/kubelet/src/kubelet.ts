@@ -1,6 +1,5 @@
 /** A whole virtual kubelet: node, pods and HTTPS API around one provider. */
-import type { ServerOptions } from "node:https";
-import { Fault, type Logger, type Registry, type RunningServer } from "@cocoon/core";
+import { Fault, type Logger, type Registry, type RunningServer, type Abortable } from "@cocoon/core";
 import {
   openCaches,
   pods as podType,
@@ -8,49 +7,44 @@ import {
   type KubeConnection,
   type ResourceType,
 } from "@cocoon/kube";
-import type { ServingCertificates } from "@cocoon/kube/certificates";
 import { startEventRecorder } from "@cocoon/kube/controller";
-import { createAuthenticator } from "./api/authentication.ts";
-import { createAuthorizer } from "./api/authorization.ts";
-import { startKubeletApi } from "./api/server.ts";
+import { createAuthenticator, createAuthorizer } from "./api/access.ts";
+import { startKubeletApi, type KubeletApiOptions } from "./api/server.ts";
 import { clusterEnvironment } from "./environment/cluster-sources.ts";
-import { startNodeController, type NodeController } from "./node/node-controller.ts";
+import { NodeController } from "./node/node-controller.ts";
 import type { NodeDescription } from "./node/node-description.ts";
-import { startPodController } from "./pods/pod-controller.ts";
+import { PodController } from "./pods/pod-controller.ts";
 import type { Pod, PodProvider } from "./provider.ts";
-import type { StreamTimes } from "./stream/index.ts";
+
+type Description = Omit<NodeDescription, "kubeletPort">;
 
 export interface KubeletOptions {
   readonly client: KubeClient & KubeConnection;
   readonly nodeName: string;
+  /** Identity of this host and its machines, see `ensureMachineId`: two hosts must not share a node name. */
+  readonly machineId: string;
   readonly provider: PodProvider;
   /** How the node is; the port of the API is filled in. Throwing means that the provider is not well. */
-  readonly describe: (options: {
-    readonly signal: AbortSignal;
-  }) => Promise<Omit<NodeDescription, "kubeletPort">>;
-  readonly api: {
-    readonly host: string;
-    readonly port: number;
-    readonly tls: ServerOptions;
-    readonly certificates?: ServingCertificates;
-    readonly times?: StreamTimes;
-  };
+  readonly describe: (options: Abortable) => Promise<Description>;
+  readonly api: Pick<KubeletApiOptions, "host" | "port" | "tls" | "certificates" | "times">;
   readonly log: Logger;
   readonly signal: AbortSignal;
   readonly registry?: Registry;
-  /** What `/configz` shows. */
   readonly configuration?: unknown;
   /** Who the events say they are from. */
   readonly component?: string;
-  readonly podWorkers?: number;
+  /** Called once the node name belongs to this host, before any pod is handed to the provider. Its failure ends the start. */
+  readonly onRegistered?: (options: Abortable) => Promise<void>;
 }
 
 export interface Kubelet extends AsyncDisposable {
   readonly apiPort: number;
-  /** The node changed: its status is looked at now. */
+  /** Connects to the kubelet API as the API server does; throws when no answer comes. Fits `ReadyCheck`. */
+  checkListener(): Promise<void>;
   touchNode(): void;
   touchPod(key: { readonly namespace?: string | undefined; readonly name: string }): void;
-  /** Takes the node out of the cluster; pods must be gone or moved before. */
+  /** Rejects when another host has taken over the node name; never resolves. */
+  readonly failed: Promise<never>;
   removeNode(): Promise<void>;
 }
 
@@ -67,28 +61,31 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   await source.synced({ signal });
   const { node, described } = await register(options, api.port);
   stack.use(node);
+  await options.onRegistered?.({ signal });
   const allocatable = () => described().allocatable;
   const podController = stack.use(
-    startPodController({
+    new PodController({
       client,
       source,
       provider,
       resolve: clusterEnvironment({ client, allocatable, signal }),
       allocatable,
+      isCutOff: (check) => node.isCutOff(check),
       hostIp: () => described().addresses.find((each) => each.type === "InternalIP")?.address,
       events,
       log,
       signal,
       ...registry,
-      ...(options.podWorkers ? { concurrency: options.podWorkers } : {}),
     }),
   );
   await podController.ready;
   const parts = stack.move();
   return {
     apiPort: api.port,
+    checkListener: () => api.checkListener({ path: "/healthz", timeoutMs: 4_000 }),
     touchNode: () => node.touch(),
     touchPod: (key) => podController.touch(key),
+    failed: node.failed,
     removeNode: () => node.remove(),
     [Symbol.asyncDispose]: () => parts.disposeAsync(),
   };
@@ -110,17 +107,16 @@ function startApi(options: KubeletOptions, assignedPods: () => readonly Pod[]): 
   });
 }
 
-type Description = Omit<NodeDescription, "kubeletPort">;
-
 /** The node first: pods are only bound to a node that exists, and are checked against what it can give. */
 async function register(
   options: KubeletOptions,
   kubeletPort: number,
 ): Promise<{ node: NodeController; described: () => Description }> {
   let newest: Description | undefined;
-  const node = startNodeController({
+  const node = new NodeController({
     client: options.client,
     name: options.nodeName,
+    machineId: options.machineId,
     log: options.log,
     describe: async (describeOptions) => {
       newest = await options.describe(describeOptions);

@@ -5,7 +5,7 @@ import { Fault } from "@cocoon/core";
 const hexLengths = { sha256: 64, sha512: 128 } as const;
 type Algorithm = keyof typeof hexLengths;
 
-export interface DigestParts {
+interface DigestParts {
   readonly algorithm: Algorithm;
   readonly hex: string;
 }
@@ -23,7 +23,7 @@ export function readDigest(text: string): DigestParts {
   return parts;
 }
 
-export function digestOf(bytes: Uint8Array): string {
+export function computeDigest(bytes: Uint8Array): string {
   return `sha256:${hash("sha256", bytes, "hex")}`;
 }
 

@@ -1,5 +1,5 @@
 /** Settings of the operator. Flags, variables and defaults are those that its users know; see docs/operator.md. */
-import { logLevels, optionType, type ConfigOf, type Program } from "@cocoon/core";
+import { optionType, type ConfigOf, type Program } from "@cocoon/core";
 import { kubeClientOptions } from "@cocoon/kube";
 import { credentialOptions } from "@cocoon/oci";
 import * as z from "zod";
@@ -49,6 +49,7 @@ const options = {
     description: "act only while holding the lease",
     env: ["LEADER_ELECT"],
     boolean: true,
+    lenientEnv: true,
   },
   leaderElectionNamespace: {
     schema: z.string().optional(),
@@ -81,7 +82,7 @@ const options = {
     env: ["RESYNC_PERIOD"],
   },
   logLevel: {
-    schema: z.enum(logLevels).default("info"),
+    schema: optionType.logLevel(),
     description: "log level",
     env: ["OPERATOR_LOG_LEVEL"],
   },

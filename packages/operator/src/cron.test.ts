@@ -10,10 +10,12 @@ const rows: readonly (readonly [cron: string, zone: string, now: string, previou
     ["30 7 * * 1-5", "UTC", "2026-11-15T12:00:00Z", "2026-11-13T07:30:00Z", "2026-11-16T07:30:00Z"],
     ["*/15 9-17 * * mon,fri", "UTC", "2026-11-13T09:20:00Z", "2026-11-13T09:15:00Z", "2026-11-13T09:30:00Z"],
     ["@daily", "America/New_York", "2026-07-01T03:59:00Z", "2026-06-30T04:00:00Z", "2026-07-01T04:00:00Z"],
+    ["5/15 * * * *", "UTC", "2026-03-01T12:00:00Z", "2026-03-01T11:50:00Z", "2026-03-01T12:05:00Z"],
+    ["0 22 * * *", "UTC", "2026-03-01T22:00:00Z", "2026-03-01T22:00:00Z", "2026-03-02T22:00:00Z"],
     ["0 0 29 2 *", "UTC", "2026-11-15T00:00:00Z", "2024-02-29T00:00:00Z", "2028-02-29T00:00:00Z"],
     ["0 0 13 * 5", "UTC", "2026-11-15T00:00:00Z", "2026-11-13T00:00:00Z", "2026-11-20T00:00:00Z"],
-    // The clock jumps from 2 to 3: half past two comes at half past three.
-    ["30 2 * * *", "Europe/Berlin", "2026-03-29T12:00:00Z", "2026-03-29T01:30:00Z", "2026-03-30T00:30:00Z"],
+    // The clock jumps from 2 to 3: half past two comes at three.
+    ["30 2 * * *", "Europe/Berlin", "2026-03-29T12:00:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"],
     // It is half past two twice: the first one counts.
     ["30 2 * * *", "Europe/Berlin", "2026-10-25T12:00:00Z", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"],
   ];
@@ -55,6 +57,8 @@ test("between the previous and the next time lies now, and nothing else", () => 
 test("what is no cron expression is refused by the name of the field", () => {
   assert.throws(() => parseCron("61 * * * *"), /minute/);
   assert.throws(() => parseCron("0 0 * *"), /five fields/);
-  assert.throws(() => parseCron("0 0 * * foo"), /day of week/);
+  assert.throws(() => parseCron("0 0 * * foo"), /entry 5 \(foo\)/);
+  assert.throws(() => parseCron("2026-01-01T00:00:00"), /five fields/);
+  assert.throws(() => parseCron("0 0 0 * * *"), /five fields/);
   assert.throws(() => parseCron("0 0 * * *", "Mars/Olympus"), /time zone/);
 });

@@ -6,9 +6,8 @@
  *   hibernation/      the same for single machines
  *   legacy/           objects of cocoon.cis/v1alpha1, kept in step with the current kinds
  *
- * It never touches a machine: kubelets do, told by annotations of pods. It meets them, and everybody else, in the API
+ * It never touches a machine: kubelets do, by annotations of pods. It meets them, and all other parts, in the API
  * server and in the registry.
  */
 export { migrateLegacy, type MigrateOptions } from "./legacy/migrate.ts";
-export { SnapshotStore } from "./snapshot-store.ts";
 export { startOperator, type OperatorOptions, type RunningOperator } from "./start.ts";

@@ -1,6 +1,8 @@
-/** The custom resources as the API server serves them. Objects stay unread until a reconcile reads them. */
+/** The custom resources as the API server serves them, and writes of their status. Objects stay unread until a reconcile reads them. */
 import { apiGroup, legacyApiGroup } from "@cocoon/contract";
-import { resourceType, type KubeObject } from "@cocoon/kube";
+import { createMergePatch, type Abortable } from "@cocoon/core";
+import { getKey, resourceType, type KubeObject } from "@cocoon/kube";
+import type { OwnWrites } from "@cocoon/kube/controller";
 
 /** Not checked yet: an object that cannot be read must still be deletable. */
 export interface CustomObject extends KubeObject {
@@ -28,3 +30,17 @@ export const legacyHibernations = resourceType<CustomObject>({
   kind: "Hibernation",
   plural: "hibernations",
 });
+
+/** Whether the status differed and was written. */
+export async function patchStatus(
+  writes: OwnWrites<CustomObject>,
+  { object, status }: { readonly object: CustomObject; readonly status: object },
+  { signal }: Abortable,
+): Promise<boolean> {
+  const body = createMergePatch(object.status ?? {}, status);
+  if (body === undefined) return false;
+  const { uid } = object.metadata;
+  const patch = { type: "merge", body: { metadata: { uid }, status: body } } as const;
+  await writes.patch({ key: getKey(object), patch }, { signal, subresource: "status" });
+  return true;
+}

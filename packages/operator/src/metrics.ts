@@ -7,15 +7,24 @@ export interface OperatorMetrics {
   readonly hibernateSeconds: Histogram;
   readonly wakeSeconds: Histogram;
   readonly lifecycleFailed: Counter;
-  readonly seatsReleased: Counter;
-  readonly seatWakes: Counter;
-  readonly seatWakeUnschedulable: Counter;
+  readonly slotsReleased: Counter;
+  readonly slotWakes: Counter;
+  readonly slotWakeUnschedulable: Counter;
 }
 
 const phaseBuckets = [10, 30, 60, 180, 600, 1800];
 const setLabels = ["namespace", "cocoonset"];
 
+const known = new WeakMap<Registry, OperatorMetrics>();
+
+/** One set of metrics per registry: counters continue when a replica leads again. */
 export function operatorMetrics(registry: Registry): OperatorMetrics {
+  const metrics = known.get(registry) ?? createMetrics(registry);
+  known.set(registry, metrics);
+  return metrics;
+}
+
+function createMetrics(registry: Registry): OperatorMetrics {
   const counter = (name: string, help: string, labelNames: string[]) =>
     new Counter({ name: `cocoon_operator_${name}`, help, labelNames, registers: [registry] });
   const histogram = (name: string, help: string) =>
@@ -29,21 +38,24 @@ export function operatorMetrics(registry: Registry): OperatorMetrics {
   return {
     subAgentRebuild: counter("subagent_rebuild_total", "Machines rebuilt after a failure.", setLabels),
     subAgentDeadLetter: counter("subagent_dead_letter_total", "Machines left after all rebuilds.", setLabels),
-    hibernateSeconds: histogram("hibernate_phase_duration_seconds", "Time from wish to proven sleep."),
-    wakeSeconds: histogram("wake_phase_duration_seconds", "Time from wish to ready machine."),
+    hibernateSeconds: histogram(
+      "hibernate_phase_duration_seconds",
+      "Time from the request to a proven snapshot.",
+    ),
+    wakeSeconds: histogram("wake_phase_duration_seconds", "Time from the request to a ready machine."),
     lifecycleFailed: counter(
       "lifecycle_state_failed_observed_total",
       "Main agents found failed, by the phase of their set before.",
       ["phase"],
     ),
-    seatsReleased: counter("slot_release_pods_deleted_total", "Pods given up by suspended sets.", setLabels),
-    seatWakes: counter("slot_release_wake_total", "Machines woken from released seats.", [
+    slotsReleased: counter("slot_release_pods_deleted_total", "Pods given up by suspended sets.", setLabels),
+    slotWakes: counter("slot_release_wake_total", "Machines woken without a pod.", [
       ...setLabels,
       "placement",
     ]),
-    seatWakeUnschedulable: counter(
+    slotWakeUnschedulable: counter(
       "slot_release_wake_unschedulable_total",
-      "Wakes from released seats that found no place.",
+      "Wakes without a pod that found no node.",
       setLabels,
     ),
   };

@@ -1,4 +1,4 @@
-/** How many sets and hibernations stand where, counted from the caches when somebody asks for the metrics. */
+/** How many sets and hibernations stand where, counted from the caches when the metrics are scraped. */
 import { hibernationPhases, setPhases } from "@cocoon/contract";
 import { Gauge, type Registry } from "@cocoon/core";
 import type { CustomObject } from "./kinds.ts";
@@ -12,19 +12,23 @@ export interface PhaseSources {
   readonly hibernations: Source;
 }
 
-export function exportPhaseGauges(registry: Registry, { sets, hibernations }: PhaseSources): void {
-  exportGauge(registry, {
-    name: "cocoonsets",
-    help: "CocoonSets by phase.",
-    phases: setPhases,
-    source: sets,
-  });
-  exportGauge(registry, {
-    name: "cocoonhibernations",
-    help: "CocoonHibernations by phase.",
-    phases: hibernationPhases,
-    source: hibernations,
-  });
+/** Until it is disposed: only the replica that leads has the caches. */
+export function exportPhaseGauges(registry: Registry, { sets, hibernations }: PhaseSources): Disposable {
+  const gauges: readonly PhaseGauge[] = [
+    { name: "cocoon_operator_cocoonsets", help: "CocoonSets by phase.", phases: setPhases, source: sets },
+    {
+      name: "cocoon_operator_cocoonhibernations",
+      help: "CocoonHibernations by phase.",
+      phases: hibernationPhases,
+      source: hibernations,
+    },
+  ];
+  for (const gauge of gauges) exportGauge(registry, gauge);
+  return {
+    [Symbol.dispose]: () => {
+      for (const { name } of gauges) registry.removeSingleMetric(name);
+    },
+  };
 }
 
 interface PhaseGauge {
@@ -37,14 +41,14 @@ interface PhaseGauge {
 /** Every phase is always there, so that an alert on one of them never finds nothing. */
 function exportGauge(registry: Registry, { name, help, phases, source }: PhaseGauge): void {
   const gauge = new Gauge({
-    name: `cocoon_operator_${name}`,
+    name,
     help,
     labelNames: ["phase"],
     registers: [registry],
     collect: () => {
       const counts = new Map(phases.map((phase) => [phase, 0]));
       for (const object of source.list()) {
-        const phase = phaseOf(object, phases);
+        const phase = readPhase(object, phases);
         counts.set(phase, (counts.get(phase) ?? 0) + 1);
       }
       for (const [phase, count] of counts) gauge.set({ phase }, count);
@@ -52,8 +56,8 @@ function exportGauge(registry: Registry, { name, help, phases, source }: PhaseGa
   });
 }
 
-/** An object without a status has not been looked at yet; a phase that nobody knows is not made a label of. */
-function phaseOf({ status }: CustomObject, phases: readonly string[]): string {
+/** An object without a status was not reconciled yet; an unknown phase does not become a label. */
+function readPhase({ status }: CustomObject, phases: readonly string[]): string {
   const phase = (status as { phase?: unknown } | undefined)?.phase;
   return typeof phase === "string" && phases.includes(phase) ? phase : "Pending";
 }

@@ -3,9 +3,13 @@ import { legacyApiVersion, systemNamespace } from "@cocoon/contract";
 import {
   aborted,
   createRegistry,
+  getErrorMessage,
+  ignoreFault,
   isFault,
   readListenAddress,
+  sleep,
   startHealthServer,
+  type HealthServer,
   type Logger,
   type MainContext,
   type Registry as MetricsRegistry,
@@ -17,6 +21,17 @@ import type { operatorProgram, OperatorConfig } from "./config.ts";
 import { startOperator } from "./start.ts";
 
 const leaseName = "cocoon-operator.cocoonset.cocoonstack.io";
+/** Before the lease is sought again. */
+const retryMs = 1_000;
+
+interface Parts {
+  readonly connection: KubeConnection;
+  readonly registry: Registry;
+  readonly metrics: MetricsRegistry;
+  readonly health: HealthServer;
+  readonly log: Logger;
+  readonly config: OperatorConfig;
+}
 
 /** Runs until the signal aborts. */
 export async function runOperator({
@@ -44,62 +59,68 @@ export async function runOperator({
       ...(context ? { context } : {}),
     }),
   );
-  const registry = stack.use(await openRegistryOf(config, log));
-  const parts = { connection, registry, metrics, log, config };
+  const registry = stack.use(await openSnapshotRegistry(config, log));
+  const parts = { connection, registry, metrics, health, log, config };
   // A replica that waits for the lease is ready: it is what takes over.
   health.markReady();
-  if (config.leaderElect) {
-    const namespace = config.leaderElectionNamespace ?? connection.target.namespace ?? systemNamespace;
-    const lease = { namespace, name: leaseName };
-    await lead({ client: connection, lease, signal, log, registry: metrics }, (leadership) =>
-      operate(parts, guardedClient(connection, leadership), AbortSignal.any([signal, leadership.signal])),
-    );
-  } else await operate(parts, connection, signal);
+  if (!config.leaderElect) await operate(parts, connection, signal);
+  while (config.leaderElect && !signal.aborted) await leadOnce(parts, signal);
   health.markStopping();
-
-  async function operate(running: Parts, client: KubeClient, end: AbortSignal): Promise<void> {
-    await using operator = startOperator({
-      connection: running.connection,
-      client,
-      registry: running.registry,
-      metrics: running.metrics,
-      log,
-      signal: end,
-      namespace: config.watchNamespace,
-      concurrency: { sets: config.cocoonsetConcurrency, hibernations: config.hibernationConcurrency },
-      resyncMs: config.resyncPeriod,
-      legacyApi: await servesLegacyApi(running),
-    });
-    health.addCheck("caches", () => (operator.isSynced() ? undefined : "caches are not filled yet"));
-    await operator.ready;
-    log.info("reconciling");
-    await aborted(end);
-  }
 }
 
-interface Parts {
-  readonly connection: KubeConnection;
-  readonly registry: Registry;
-  readonly metrics: MetricsRegistry;
-  readonly log: Logger;
-  readonly config: OperatorConfig;
-}
-
-/** Asked once: whoever installs the definitions later restarts the operator, or says `on`. */
-async function servesLegacyApi({ connection, config, log }: Parts): Promise<boolean> {
-  if (config.legacyApi !== "auto") return config.legacyApi === "on";
+/** Waits for the lease and operates until it is lost or the signal aborts. Throws where only a new process is safe. */
+async function leadOnce(parts: Parts, signal: AbortSignal): Promise<void> {
+  const { connection, config, log, metrics } = parts;
+  const namespace = config.leaderElectionNamespace ?? connection.target.namespace ?? systemNamespace;
+  const election = { client: connection, lease: { namespace, name: leaseName }, signal, log };
+  let lost = false;
   try {
-    const signal = AbortSignal.timeout(30_000);
-    await connection.raw({ method: "GET", path: `/apis/${legacyApiVersion}`, signal });
-    log.info("the older API is installed and served");
-    return true;
+    await lead({ ...election, registry: metrics }, async (leadership) => {
+      leadership.signal.addEventListener("abort", () => (lost = true), { once: true });
+      const end = AbortSignal.any([signal, leadership.signal]);
+      await operate(parts, guardedClient(connection, leadership), end);
+    });
   } catch (error) {
-    if (isFault(error, "notFound")) return false;
-    throw error;
+    // Lost, and `timeout`: work did not end before another replica may have taken over. Only a new process is safe.
+    if (lost ? isFault(error, "timeout") : !isFault(error, "unavailable")) throw error;
+    log.warn({ error: getErrorMessage(error) }, "waiting for the lease again");
+    await sleep(retryMs, { signal });
   }
 }
 
-async function openRegistryOf(config: OperatorConfig, log: Logger): Promise<Registry> {
+async function operate(parts: Parts, client: KubeClient, end: AbortSignal): Promise<void> {
+  const { connection, registry, metrics, health, log, config } = parts;
+  await using operator = startOperator({
+    connection,
+    client,
+    registry,
+    metrics,
+    log,
+    signal: end,
+    namespace: config.watchNamespace,
+    concurrency: { sets: config.cocoonsetConcurrency, hibernations: config.hibernationConcurrency },
+    resyncMs: config.resyncPeriod,
+    legacyApi: await servesLegacyApi(parts, end),
+  });
+  health.addCheck("caches", () =>
+    end.aborted || operator.isSynced() ? undefined : "caches are not filled yet",
+  );
+  await Promise.race([operator.ready, aborted(end)]);
+  if (!end.aborted) log.info("reconciling");
+  await aborted(end);
+}
+
+/** Looked up when the operator starts to act: definitions that are installed later need a restart, or `on`. */
+async function servesLegacyApi({ connection, config, log }: Parts, end: AbortSignal): Promise<boolean> {
+  if (config.legacyApi !== "auto") return config.legacyApi === "on";
+  const signal = AbortSignal.any([end, AbortSignal.timeout(30_000)]);
+  const path = `/apis/${legacyApiVersion}`;
+  const found = await ignoreFault("notFound", connection.raw({ method: "GET", path, signal }));
+  if (found !== undefined) log.info("the older API is installed and served");
+  return found !== undefined;
+}
+
+async function openSnapshotRegistry(config: OperatorConfig, log: Logger): Promise<Registry> {
   const address = config.ociRegistry ?? config.epochUrl;
   log.info({ registry: address }, "snapshots are in this registry");
   return openConfiguredRegistry({
@@ -108,7 +129,7 @@ async function openRegistryOf(config: OperatorConfig, log: Logger): Promise<Regi
     dockerConfig: config.dockerConfig,
     google: { file: config.googleApplicationCredentials, metadataHost: config.gceMetadataHost },
     caFile: config.epochCaCert,
-    // Reconciles come back by themselves: a call is not repeated behind their back for long.
+    // A reconcile is repeated with back-off: its calls need few attempts of their own.
     retry: { attempts: 2 },
     answerTimeoutMs: 10_000,
   });

@@ -26,7 +26,7 @@ class Play {
   readonly world: Simulation;
   readonly random: Random;
   readonly done: string[] = [];
-  /** Machines that a status ever named: one that came, was evicted and given up before anybody looked leaves its copy. */
+  /** Machines that a status ever named: one that was created, evicted and released between two reconciles leaves its snapshot. */
   readonly #listed = new Set<string>();
   #created = 0;
 
@@ -86,7 +86,7 @@ class Play {
     const set = pick(random, sets);
     const name = set.metadata.name ?? "";
     const pod = `${name}-${pick(random, ["0", "1", "2", "box"])}`;
-    const [what, act] = pick(random, Object.entries(this.#wishes(set, pod)));
+    const [what, act] = pick(random, Object.entries(this.#requests(set, pod)));
     this.done.push(`${what} ${what.includes("od") || what.includes("ibern") ? pod : name}`);
     try {
       await act();
@@ -96,7 +96,7 @@ class Play {
     }
   }
 
-  #wishes(set: CocoonSet, pod: string): Readonly<Record<string, () => Promise<void>>> {
+  #requests(set: CocoonSet, pod: string): Readonly<Record<string, () => Promise<void>>> {
     const { world, random } = this;
     const name = set.metadata.name ?? "";
     const edit = (spec: object) =>
@@ -158,7 +158,7 @@ class Play {
 
   /**
    * A machine that woke and was ended on request before the operator noticed looks like one whose copy was lost. Nothing
-   * is booted then until somebody says so; people who know that they ended it do.
+   * is booted then until a user permits it; users who know that they ended it do.
    */
   async #readMessages(): Promise<void> {
     for (const { metadata, status } of this.world.sets()) {
@@ -171,7 +171,7 @@ class Play {
     }
   }
 
-  /** No more wishes and no more faults: everything comes to rest. */
+  /** No more requests and no more faults: everything comes to rest. */
   async settle(): Promise<void> {
     const { world } = this;
     world.registry.down = false;

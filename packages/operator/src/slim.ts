@@ -1,7 +1,9 @@
 /** What the operator keeps of pods and nodes, and which of their changes are worth a look. */
+import { nodeAnnotation } from "@cocoon/contract";
 import { jsonEqual } from "@cocoon/core";
+import { findCondition } from "@cocoon/core/conditions";
 import type { Container, Node, Pod, PodSpec, PodStatus } from "@cocoon/kube";
-import { findCondition, onUpdate, type Predicate } from "@cocoon/kube/controller";
+import { onUpdate, type Predicate } from "@cocoon/kube/controller";
 
 /** Thousands of pods are kept: only what decisions rest on. */
 export function slimPod(pod: Pod): Pod {
@@ -14,13 +16,15 @@ export function slimPod(pod: Pod): Pod {
 }
 
 function slimSpec(spec: PodSpec): PodSpec {
-  const { nodeName, nodeSelector, affinity, serviceAccountName, containers } = spec;
+  const { nodeName, nodeSelector, affinity, serviceAccountName, containers, initContainers, overhead } = spec;
   return given({
     nodeName,
     nodeSelector,
     affinity,
     serviceAccountName,
     containers: containers.map(slimContainer),
+    initContainers: initContainers?.map(slimInitContainer),
+    overhead,
   });
 }
 
@@ -48,6 +52,13 @@ function slimContainer({ name, resources, envFrom }: Container): Container {
   return given({ name, resources, envFrom });
 }
 
+function slimInitContainer({ name, resources, restartPolicy }: Container): Container {
+  return given({ name, resources, restartPolicy });
+}
+
+/** An administrator fenced the node: nothing runs there. */
+export const outOfServiceTaint = "node.kubernetes.io/out-of-service";
+
 export function slimNode({ metadata, spec, status }: Node): Node {
   return {
     metadata: given({
@@ -55,8 +66,15 @@ export function slimNode({ metadata, spec, status }: Node): Node {
       uid: metadata.uid,
       resourceVersion: metadata.resourceVersion,
       labels: metadata.labels ?? {},
+      annotations: {
+        [nodeAnnotation.machines]: metadata.annotations?.[nodeAnnotation.machines] ?? "",
+        [nodeAnnotation.frozenMachines]: metadata.annotations?.[nodeAnnotation.frozenMachines] ?? "",
+      },
     }),
-    spec: { unschedulable: spec?.unschedulable ?? false },
+    spec: {
+      unschedulable: spec?.unschedulable ?? false,
+      taints: (spec?.taints ?? []).filter(({ key }) => key === outOfServiceTaint),
+    },
     status: {
       allocatable: status?.allocatable ?? {},
       conditions: (status?.conditions ?? []).filter(({ type }) => type === "Ready"),
@@ -65,11 +83,11 @@ export function slimNode({ metadata, spec, status }: Node): Node {
 }
 
 /** Creations, deletions, and updates of what a plan reads: the churn of a running pod's status is not among it. */
-export const podMatters: Predicate<Pod> = onUpdate(
-  (old, pod) => !jsonEqual(readByPlans(old), readByPlans(pod)),
+export const podChanged: Predicate<Pod> = onUpdate(
+  (old, pod) => !jsonEqual(readPlanFields(old), readPlanFields(pod)),
 );
 
-function readByPlans({ metadata, spec, status }: Pod): unknown {
+function readPlanFields({ metadata, spec, status }: Pod): unknown {
   return [
     metadata.deletionTimestamp ?? "",
     metadata.annotations ?? {},
@@ -84,11 +102,11 @@ function readByPlans({ metadata, spec, status }: Pod): unknown {
   ];
 }
 
-export const nodeMatters: Predicate<Node> = onUpdate(
-  (old, node) => !jsonEqual(readOfNode(old), readOfNode(node)),
+export const nodeChanged: Predicate<Node> = onUpdate(
+  (old, node) => !jsonEqual(readNodeFields(old), readNodeFields(node)),
 );
 
-function readOfNode({ metadata, spec, status }: Node): unknown {
+function readNodeFields({ metadata, spec, status }: Node): unknown {
   const ready = findCondition(status?.conditions, "Ready")?.status ?? "";
   return [metadata.labels ?? {}, spec?.unschedulable ?? false, status?.allocatable ?? {}, ready];
 }

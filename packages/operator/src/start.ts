@@ -1,7 +1,8 @@
 /** The operator, without process matters: caches, controllers, and who leads. */
 import { ownerSet, readText, annotation, legacyAnnotation } from "@cocoon/contract";
-import type { Logger, Registry as MetricsRegistry } from "@cocoon/core";
+import { jsonEqual, type Logger, type Registry as MetricsRegistry } from "@cocoon/core";
 import {
+  getKey,
   nodes,
   openCaches,
   pods,
@@ -21,17 +22,21 @@ import {
   watchOwned,
   generationChanged,
   type Controller,
+  type Predicate,
 } from "@cocoon/kube/controller";
+import { MachineSnapshots } from "@cocoon/machine";
 import type { Registry } from "@cocoon/oci";
+import { listHeld } from "./cocoonset/holders.ts";
 import type { SetParts } from "./cocoonset/parts.ts";
+import { DeletionJobs } from "./cocoonset/deletion-jobs.ts";
 import { SetReconciler } from "./cocoonset/reconcile.ts";
 import { HibernationReconciler } from "./hibernation/reconcile.ts";
 import { cocoonHibernations, cocoonSets, snapshotGrants, type CustomObject } from "./kinds.ts";
 import { startBridge } from "./legacy/start-bridge.ts";
 import { operatorMetrics } from "./metrics.ts";
 import { exportPhaseGauges } from "./phase-gauges.ts";
-import { nodeMatters, podMatters, slimNode, slimPod } from "./slim.ts";
-import { SnapshotStore } from "./snapshot-store.ts";
+import { startSandboxes } from "./sandbox/start.ts";
+import { nodeChanged, podChanged, slimNode, slimPod } from "./slim.ts";
 
 export interface OperatorOptions {
   readonly connection: KubeConnection;
@@ -73,17 +78,19 @@ interface OpenCaches {
 }
 
 const defaultStatusDelayMs = 2_000;
+/** Sets that are deleted at the same time while none comes up; the workers of the queue stay free for all others. */
+const deletionsAtOnce = 4;
 
 export function startOperator(options: OperatorOptions): RunningOperator {
   const stack = new AsyncDisposableStack();
   const shared = stack.use(openCaches({ client: options.connection, log: options.log }));
   const caches = openAll(shared, options);
-  exportPhaseGauges(options.metrics, caches);
+  stack.use(exportPhaseGauges(options.metrics, caches));
   const parts = openParts({ options, stack, caches });
   const controllers = [startSets(options, caches, parts), startHibernations(options, caches, parts)];
   if (options.legacyApi) {
     const scope = options.namespace ? { namespace: options.namespace } : {};
-    const registryAddress = addressOf(options.registry);
+    const registryAddress = formatAddress(options.registry);
     const bridged = {
       caches: shared,
       scope,
@@ -94,6 +101,8 @@ export function startOperator(options: OperatorOptions): RunningOperator {
     controllers.push(...startBridge(bridged, stack));
   }
   for (const controller of controllers) stack.use(controller);
+  const scope = options.namespace ? { namespace: options.namespace } : {};
+  startSandboxes({ ...parts, caches: shared, scope, common: common(options) }, stack);
   return {
     controllers,
     isSynced: () => Object.values(caches).every((cache: { readonly isSynced: boolean }) => cache.isSynced),
@@ -102,7 +111,7 @@ export function startOperator(options: OperatorOptions): RunningOperator {
   };
 }
 
-function addressOf({ address }: Registry): string {
+function formatAddress({ address }: Registry): string {
   return address.prefix === "" ? address.host : `${address.host}/${address.prefix}`;
 }
 
@@ -129,11 +138,11 @@ const byVmName = (pod: Pod): string[] => {
   return name === "" ? [] : [name];
 };
 const byTarget = (object: CustomObject): string[] => {
-  const name = targetOf(object);
+  const name = readTarget(object);
   return name === "" ? [] : [`${object.metadata.namespace ?? ""}/${name}`];
 };
 
-function targetOf({ spec }: CustomObject): string {
+function readTarget({ spec }: CustomObject): string {
   const reference = (spec as { podRef?: { name?: unknown } } | undefined)?.podRef?.name;
   return typeof reference === "string" ? reference : "";
 }
@@ -157,7 +166,10 @@ function openParts({ options, stack, caches }: Stage): AllParts {
     hibernationsByPod: caches.hibernations.index(byTarget),
     grants: caches.grants,
     nodes: caches.nodes,
-    snapshots: new SnapshotStore(options.registry),
+    nodesByMachine: caches.nodes.index(listHeld),
+    snapshots: new MachineSnapshots({ registry: options.registry, limits: {} }),
+    deletions: stack.use(new DeletionJobs(deletionsAtOnce)),
+    signal: options.signal,
     events,
     metrics: operatorMetrics(metrics),
     log,
@@ -169,46 +181,58 @@ function openParts({ options, stack, caches }: Stage): AllParts {
 
 function startSets(options: OperatorOptions, caches: OpenCaches, parts: SetParts): Controller {
   const reconciler = new SetReconciler(parts);
-  const setsByNode = caches.sets.index(nodeNameOf);
-  const setsBySource = caches.sets.index(sourceNamespaceOf);
-  return startController({
+  const setsByNode = caches.sets.index(readNodeName);
+  const setsBySource = caches.sets.index(readSourceNamespace);
+  const controller = startController({
     name: "cocoonset",
     ...common(options),
     concurrency: options.concurrency?.sets ?? 4,
     watches: [
       watchObjects(caches.sets, { predicate: generationChanged }),
-      watchOwned(caches.pods, { owner: cocoonSets, predicate: podMatters }),
+      watchOwned(caches.pods, { owner: cocoonSets, predicate: podConcernsSet(caches) }),
       watchMapped(caches.hibernations, {
         map: (object) =>
-          ownerKeys(caches.pods.get({ namespace: object.metadata.namespace, name: targetOf(object) })),
+          ownerKeys(caches.pods.get({ namespace: object.metadata.namespace, name: readTarget(object) })),
       }),
       watchMapped(caches.nodes, {
-        predicate: nodeMatters,
-        map: (node) => setsByNode.get(node.metadata.name ?? "").map(keyOfObject),
+        predicate: nodeChanged,
+        map: (node) => setsByNode.get(node.metadata.name ?? "").map(getKey),
       }),
       watchMapped(caches.grants, {
-        map: (grant) => setsBySource.get(grant.metadata.namespace ?? "").map(keyOfObject),
+        map: (grant) => setsBySource.get(grant.metadata.namespace ?? "").map(getKey),
       }),
     ],
     reconcile: (key, context) => reconciler.reconcile(key, context),
   });
+  parts.deletions.onEnd = (key) => controller.enqueue(key);
+  return controller;
+}
+
+/** A terminating set waits for the end of its pods, not for how they get there. */
+function podConcernsSet({ sets }: OpenCaches): Predicate<Pod> {
+  return (change) => {
+    if (change.kind !== "updated") return true;
+    const [key] = ownerKeys(change.object);
+    const terminating = key && sets.get(key)?.metadata.deletionTimestamp !== undefined;
+    return !terminating && podChanged(change);
+  };
 }
 
 function startHibernations(options: OperatorOptions, caches: OpenCaches, parts: AllParts): Controller {
   const reconciler = new HibernationReconciler(parts);
+  const findTargeting = ({ metadata }: Pod) =>
+    parts.hibernationsByPod.get(`${metadata.namespace ?? ""}/${metadata.name ?? ""}`);
   return startController({
     name: "cocoonhibernation",
     ...common(options),
     concurrency: options.concurrency?.hibernations ?? 4,
     watches: [
       // Our own status writes are seen at once by the reconcile that made them.
-      watchObjects(caches.hibernations, { predicate: wishChanged }),
+      watchObjects(caches.hibernations, { predicate: requestChanged }),
       watchMapped(caches.pods, {
-        predicate: podMatters,
-        map: (pod) =>
-          parts.hibernationsByPod
-            .get(`${pod.metadata.namespace ?? ""}/${pod.metadata.name ?? ""}`)
-            .map(keyOfObject),
+        // The index first: most pods have no CocoonHibernation.
+        predicate: (change) => findTargeting(change.object).length > 0 && podChanged(change),
+        map: (pod) => findTargeting(pod).map(getKey),
       }),
     ],
     reconcile: (key, context) => reconciler.reconcile(key, context),
@@ -219,21 +243,9 @@ function common({ log, signal, metrics, resyncMs = 15_000 }: OperatorOptions) {
   return { log, signal, registry: metrics, resyncMs, maxReconcileMs: 2 * 60_000 };
 }
 
-function wishChanged(change: Parameters<typeof generationChanged>[0]): boolean {
+function requestChanged(change: Parameters<typeof generationChanged>[0]): boolean {
   if (generationChanged(change) || change.kind !== "updated") return true;
-  return !sameTexts(change.old.metadata.annotations, change.object.metadata.annotations);
-}
-
-function sameTexts(
-  left: Readonly<Record<string, string>> = {},
-  right: Readonly<Record<string, string>> = {},
-): boolean {
-  const keys = Object.keys(left);
-  return keys.length === Object.keys(right).length && keys.every((key) => left[key] === right[key]);
-}
-
-function keyOfObject({ metadata }: CustomObject): { namespace: string | undefined; name: string } {
-  return { namespace: metadata.namespace, name: metadata.name ?? "" };
+  return !jsonEqual(change.old.metadata.annotations ?? {}, change.object.metadata.annotations ?? {});
 }
 
 function ownerKeys(pod: Pod | undefined): { namespace: string | undefined; name: string }[] {
@@ -241,12 +253,12 @@ function ownerKeys(pod: Pod | undefined): { namespace: string | undefined; name:
   return name ? [{ namespace: pod.metadata.namespace, name }] : [];
 }
 
-function nodeNameOf({ spec }: CustomObject): string[] {
+function readNodeName({ spec }: CustomObject): string[] {
   const name = (spec as { nodeName?: unknown } | undefined)?.nodeName;
   return typeof name === "string" && name !== "" ? [name] : [];
 }
 
-function sourceNamespaceOf({ spec }: CustomObject): string[] {
+function readSourceNamespace({ spec }: CustomObject): string[] {
   const namespace = (spec as { agent?: { from?: { namespace?: unknown } } } | undefined)?.agent?.from
     ?.namespace;
   return typeof namespace === "string" ? [namespace] : [];

@@ -14,7 +14,7 @@ if (command === "serve") {
   });
 } else {
   const { runClient } = await import("./cli/run.ts");
-  // Whoever reads us may have seen enough (`epoch inspect … | head`): that is no error.
+  // The reader of a pipe may end first (`epoch inspect … | head`): that is no error.
   process.stdout.on("error", (error) => {
     if (systemCode(error) !== "EPIPE") throw error;
   });

@@ -2,7 +2,7 @@
 import { Counter, Gauge, Histogram, createRegistry, type Registry } from "@cocoon/core";
 import type { GcReport } from "./gc/collector.ts";
 
-export interface RequestNote {
+export interface RequestSample {
   readonly route: string;
   readonly method: string;
   readonly status: number;
@@ -55,24 +55,23 @@ export class RegistryMetrics {
     });
   }
 
-  noteRequest({ route, method, status, tookMs }: RequestNote): void {
+  countRequest({ route, method, status, tookMs }: RequestSample): void {
     // The method is the client's own word: a label must not grow with it.
     const known = methods.has(method) ? method : "other";
     this.#requests.inc({ route, method: known, code: String(status) });
     this.#seconds.observe({ route, method: known }, tookMs / 1_000);
   }
 
-  noteBytes(direction: "in" | "out", bytes: number): void {
+  countBytes(direction: "in" | "out", bytes: number): void {
     this.#bytes.inc({ direction }, bytes);
   }
 
-  noteCollection(report: GcReport | undefined): void {
+  countCollection(report: GcReport | undefined): void {
     this.#collections.inc({ outcome: report ? "done" : "failed" });
     for (const what of ["tags", "manifests", "links", "blobs", "bytes", "uploads"] as const)
       this.#collected.inc({ what }, report?.[what] ?? 0);
   }
 
-  /** A number that is read when somebody asks for the metrics. */
   watch(name: string, help: string, read: () => number): void {
     const gauge: Gauge = new Gauge({
       name,

@@ -47,16 +47,14 @@ export function digest(text: string): Digest {
   return parsed;
 }
 
-export function algorithmOf(digest: Digest): DigestAlgorithm {
+export function getAlgorithm(digest: Digest): DigestAlgorithm {
   return digest.startsWith("sha512:") ? "sha512" : "sha256";
 }
 
-/** The digest of bytes that are all there. */
-export function digestOf(bytes: Uint8Array, algorithm: DigestAlgorithm = "sha256"): Digest {
+export function computeDigest(bytes: Uint8Array, algorithm: DigestAlgorithm = "sha256"): Digest {
   return `${algorithm}:${hash(algorithm, bytes, "hex")}` as Digest;
 }
 
-/** The digest of bytes that come one after the other. */
 export class RunningDigest {
   readonly algorithm: DigestAlgorithm;
   readonly #hash: Hash;
@@ -70,7 +68,6 @@ export class RunningDigest {
     this.#hash.update(bytes);
   }
 
-  /** May be asked once, at the end. */
   digest(): Digest {
     return `${this.algorithm}:${this.#hash.digest("hex")}` as Digest;
   }

@@ -2,7 +2,7 @@
  * The error codes of the distribution specification on top of our one error class: the code travels as the reason
  * of the fault's first cause, and decides the HTTP status.
  */
-import { Fault, type FaultCode } from "@cocoon/core";
+import { Fault, type FaultCode } from "@cocoon/core/fault";
 
 const codes = {
   BLOB_UNKNOWN: "notFound",
@@ -36,7 +36,7 @@ export function ociFault(code: OciCode, message: string, options: OciFaultOption
   return new Fault(as ?? codes[code], message, { ...rest, causes: [{ field: "", message, reason: code }] });
 }
 
-/** What a fault from elsewhere is called in an answer. */
+/** Codes of faults that do not carry one. */
 const fallbacks: Partial<Record<FaultCode, string>> = {
   badRequest: "UNSUPPORTED",
   unauthorized: "UNAUTHORIZED",
@@ -51,7 +51,7 @@ const fallbacks: Partial<Record<FaultCode, string>> = {
   outOfSpace: "UNAVAILABLE",
 };
 
-export function ociCodeOf(fault: Fault): string {
+export function findOciCode(fault: Fault): string {
   const reason = fault.causes[0]?.reason;
   if (reason !== undefined && Object.hasOwn(codes, reason)) return reason;
   return fallbacks[fault.code] ?? "UNKNOWN";

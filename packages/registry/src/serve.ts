@@ -41,14 +41,13 @@ function startHealth(config: ServeConfig, registry: RunningRegistry) {
   return startHealthServer({
     ...readListenAddress(config.healthAddr, "--health-addr"),
     registry: registry.metrics.registry,
-    checks: { storage: () => registry.check() },
+    checks: { storage: () => registry.checkStorage(), listener: () => registry.checkListener() },
   });
 }
 
 function warnAboutChoices(config: ServeConfig, log: Logger): void {
   if (config.dsn !== undefined) log.warn("--dsn is not used here: there is no database");
-  if (config.storage === "memory") log.warn("content is kept in memory and gone when this program ends");
-  if (config.epochCompat) log.warn("epoch compatibility: everybody may pull");
+  if (config.epochCompat) log.warn("epoch compatibility: anonymous callers may pull");
 }
 
 /** With S3 the default of epoch, if it can be written to. */
@@ -64,7 +63,7 @@ async function uploadDirectory(config: ServeConfig, kind: string): Promise<{ upl
   }
 }
 
-/** The first start of a closed registry must leave a key under the mat: a file that only its owner can read. */
+/** The first start of a closed registry writes an administrator token to a file that only its owner can read. */
 async function ensureAdministrator(
   registry: RunningRegistry,
   path: string | undefined,

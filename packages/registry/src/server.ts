@@ -1,35 +1,26 @@
-/** A registry with a lifetime: storage, services, the HTTP listener, periodic garbage collection. */
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Socket } from "node:net";
-import {
-  messageOf,
-  silentLogger,
-  sleep,
-  startHttpServer,
-  type Logger,
-  type RunningServer,
-} from "@cocoon/core";
+/** A registry with a lifetime: storage, services, the HTTP listener, maintenance. */
+import { silentLogger, startHttpServer, type Logger, type RunningServer } from "@cocoon/core";
 import { administration, readScope } from "./auth/access.ts";
 import type { GcReport, GcRun } from "./gc/collector.ts";
-import { acceptForDirectReceipt } from "./http/direct-receipt.ts";
-import { dispatch } from "./http/dispatch.ts";
+import { dispatch, type Incoming } from "./http/dispatch.ts";
+import { maintain, type MaintenanceOptions } from "./maintenance.ts";
 import type { RegistryMetrics } from "./metrics.ts";
 import { openServices, type ServiceOptions } from "./open-services.ts";
-import type { Services } from "./services.ts";
+import { ensureReplicaAllowed } from "./replicas/sole-replica.ts";
+import { runScrub } from "./scrub/run-scrub.ts";
+import type { ScrubStatus } from "./scrub/scrubber.ts";
+import type { Services } from "./open-services.ts";
 import { openStorage, type StorageOptions } from "./storage/open-storage.ts";
 import { tlsWithReload, type TlsFiles } from "./tls-reload.ts";
 
-export interface RegistryOptions extends ServiceOptions {
+export interface RegistryOptions extends ServiceOptions, MaintenanceOptions {
   readonly storage: StorageOptions;
-  /** Default 127.0.0.1. */
   readonly host?: string;
-  /** Default 0: any free port. */
   readonly port?: number;
   /** Files of the certificate and key; read again when they change. Without it, plain HTTP. */
   readonly tls?: TlsFiles;
   readonly maxConnections?: number;
-  /** Time between runs of garbage collection; 0, the default, for none but on request. */
-  readonly gcIntervalMs?: number;
+  readonly maxConnectionsPerAddress?: number;
   readonly log?: Logger;
 }
 
@@ -48,11 +39,13 @@ export interface RunningRegistry extends AsyncDisposable {
   readonly metrics: RegistryMetrics;
   /** Makes a token and returns its text, which is kept nowhere else. */
   createToken(request: TokenRequest): Promise<string>;
-  /** Whether anybody could log in by a stored token. */
   hasTokens(): boolean;
   collectGarbage(run: GcRun): Promise<GcReport>;
-  /** Throws when the storage is not fit to serve. */
-  check(): Promise<void>;
+  checkContent(run: { readonly repair: boolean; readonly signal: AbortSignal }): Promise<ScrubStatus>;
+  /** Throws when the storage does not work. The result is kept for some seconds. */
+  checkStorage(): Promise<void>;
+  /** Throws when clients cannot reach the listener. */
+  checkListener(): Promise<void>;
   /** Lets open requests finish, then ends. May be repeated. */
   stop(): Promise<void>;
 }
@@ -62,12 +55,13 @@ export async function startRegistry(options: RegistryOptions): Promise<RunningRe
   const log = options.log ?? silentLogger;
   const stopping = new AbortController();
   const storage = stack.use(await openStorage(options.storage));
+  stack.use(await ensureReplicaAllowed(storage, log));
   const services = stack.use(await openServices(storage, { ...options, log, stopping: stopping.signal }));
   const server = stack.use(await listen(services, options));
-  const collecting = collectPeriodically(services, options.gcIntervalMs ?? 0);
+  const maintaining = maintain(services, options);
   stack.defer(async () => {
     stopping.abort();
-    await collecting;
+    await maintaining;
   });
   log.info({ url: server.url, storage: storage.description }, "registry serves");
   const running = stack.move();
@@ -80,7 +74,9 @@ export async function startRegistry(options: RegistryOptions): Promise<RunningRe
     createToken: (request) => createToken(services, request),
     hasTokens: () => services.tokens.list().length > 0,
     collectGarbage: (run) => services.collector.run(run),
-    check: () => storage.check(),
+    checkContent: (run) => runScrub(services, { ...run, bytesPerSecond: 0 }),
+    checkStorage: () => services.storageHealth.check(),
+    checkListener: () => server.checkListener({ path: "/healthz", timeoutMs: 4_000 }),
     stop,
     [Symbol.asyncDispose]: stop,
   };
@@ -88,6 +84,12 @@ export async function startRegistry(options: RegistryOptions): Promise<RunningRe
 
 async function listen(services: Services, options: RegistryOptions): Promise<RunningServer> {
   await using stack = new AsyncDisposableStack();
+  const answer = (incoming: Omit<Incoming, "allowStall">) => {
+    const { socket } = incoming.request;
+    const allowStall = (stallMs: number) => server.setStallTimeout(socket, stallMs);
+    void dispatch(services, { ...incoming, allowStall });
+  };
+  const { maxConnectionsPerAddress: perAddress } = options;
   const tls = options.tls && stack.use(await tlsWithReload(options.tls, services.log));
   const server = stack.use(
     await startHttpServer({
@@ -95,20 +97,16 @@ async function listen(services: Services, options: RegistryOptions): Promise<Run
       host: options.host ?? "127.0.0.1",
       port: options.port ?? 0,
       ...(tls ? { tls: tls.options } : {}),
-      handler: (request, response) => {
-        void dispatch(services, { request, response, expectsContinue: false });
-      },
+      answersHalfClosed: true,
+      requestTimeoutMs: 0, // a large blob over a slow line takes hours; stalled ones are ended
+      ...(options.maxConnections === undefined ? {} : { maxConnections: options.maxConnections }),
+      ...(perAddress === undefined ? {} : { maxConnectionsPerAddress: perAddress }),
+      isUnlimitedAddress: (address) => services.trustedProxies.includes(address),
+      handler: (request, response) => answer({ request, response, expectsContinue: false }),
+      continueHandler: (request, response) => answer({ request, response, expectsContinue: true }),
     }),
   );
   tls?.attach(server.server);
-  server.server.requestTimeout = 0; // a large blob over a thin line takes hours
-  server.server.maxConnections = options.maxConnections ?? 4_096;
-  // A client whose machine vanished never says goodbye.
-  server.server.on("connection", (socket: Socket) => void socket.setKeepAlive(true, 60_000));
-  server.server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => {
-    void dispatch(services, { request, response, expectsContinue: true });
-  });
-  if (!tls) acceptForDirectReceipt(server.server);
   const resources = stack.move();
   const stop = () => resources.disposeAsync();
   return { ...server, stop, [Symbol.asyncDispose]: stop };
@@ -122,22 +120,4 @@ async function createToken(services: Services, { name, scopes, lifetimeMs }: Tok
     lifetimeMs,
   });
   return created.text;
-}
-
-async function collectPeriodically(
-  { collector, metrics, log, stopping }: Services,
-  intervalMs: number,
-): Promise<void> {
-  if (intervalMs === 0) return;
-  while (await sleep(intervalMs * (0.9 + 0.2 * Math.random()), { signal: stopping })) {
-    try {
-      const report = await collector.run({ signal: stopping });
-      metrics.noteCollection(report);
-      log.info({ ...report }, "garbage collected");
-    } catch (error) {
-      if (stopping.aborted) return;
-      metrics.noteCollection(undefined);
-      log.error({ error: messageOf(error) }, "garbage collection failed");
-    }
-  }
 }

@@ -3,12 +3,11 @@ import { readFile, stat } from "node:fs/promises";
 import type http from "node:http";
 import type https from "node:https";
 import { createSecureContext } from "node:tls";
-import { messageOf, sleep, toFault, type Logger } from "@cocoon/core";
+import { getErrorMessage, sleep, toFault, type Logger } from "@cocoon/core";
 
 export interface TlsFiles {
   readonly certFile: string;
   readonly keyFile: string;
-  /** How often to look; default every 10 s. */
   readonly everyMs?: number;
 }
 
@@ -26,21 +25,21 @@ interface Pair {
 /** Throws when the files hold no usable pair now; later, an unusable pair is reported and the old one kept. */
 export async function tlsWithReload(files: TlsFiles, log: Logger): Promise<ReloadingTls> {
   const stopping = new AbortController();
-  let version = await versionOf(files);
+  let version = await readVersion(files);
   const pair = await readPair(files);
   let watching: Promise<void> = Promise.resolve();
 
   async function watch(server: https.Server): Promise<void> {
     while (await sleep(files.everyMs ?? 10_000, { signal: stopping.signal })) {
       try {
-        const current = await versionOf(files);
+        const current = await readVersion(files);
         if (current === version) continue;
         server.setSecureContext(await readPair(files));
         version = current;
         log.info({ path: files.certFile }, "certificate reloaded");
       } catch (error) {
         log.warn(
-          { path: files.certFile, error: messageOf(error) },
+          { path: files.certFile, error: getErrorMessage(error) },
           "new certificate cannot be used; the old one stays",
         );
       }
@@ -59,7 +58,7 @@ export async function tlsWithReload(files: TlsFiles, log: Logger): Promise<Reloa
   };
 }
 
-async function versionOf({ certFile, keyFile }: TlsFiles): Promise<string> {
+async function readVersion({ certFile, keyFile }: TlsFiles): Promise<string> {
   const found = await Promise.all([stat(certFile), stat(keyFile)]);
   return found.map(({ mtimeMs, ino, size }) => `${mtimeMs}:${ino}:${size}`).join(" ");
 }

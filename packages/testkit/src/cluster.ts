@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { cp, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
@@ -16,6 +16,7 @@ import {
   logPath,
   prepareControlPlane,
   readClusterState,
+  reservePort,
   resolveBinaries,
   startComponents,
   stopComponents,
@@ -55,6 +56,10 @@ export interface OwnControlPlane extends TestCluster, AsyncDisposable {
   pause(component: ComponentName): Promise<void>;
   resume(component: ComponentName): Promise<void>;
   logs(component: ComponentName): Promise<string>;
+  /** Copies the data of etcd, which is stopped meanwhile; returns the directory, which ends with the control plane. */
+  backUpEtcd(): Promise<string>;
+  /** Replaces the data of etcd by an older copy, or by nothing, as after the loss of a disk. */
+  restoreEtcd(backup: string | undefined): Promise<void>;
 }
 
 export async function testBinaries(): Promise<Binaries> {
@@ -111,7 +116,7 @@ async function newNamespace(kubectl: TestCluster["kubectl"]): Promise<TestNamesp
     async () => {
       const account = await kubectl(["get", "serviceaccount", "default", "-n", name]);
       assert.equal(account.code, 0, account.stderr);
-      // Made by another controller; whoever lists ConfigMaps twice must not find it only the second time.
+      // Made by another controller; a test that lists ConfigMaps twice must find it both times.
       const authority = await kubectl(["get", "configmap", "kube-root-ca.crt", "-n", name]);
       assert.equal(authority.code, 0, authority.stderr);
     },
@@ -145,17 +150,32 @@ export async function ownControlPlane(
     const identity = await findRunning(directory, name);
     if (identity) signalProcess(identity, signal);
   };
+  const stop = async (name: ComponentName, { hard = false } = {}) => {
+    if (hard) await signalTo(name, "SIGKILL");
+    await stopComponents(
+      components.filter((each) => each.name === name),
+      { directory, onlyListed: true },
+    );
+  };
   await start();
   return {
     ...(await describeCluster(layout, binaries, server)),
     etcdUrl: `https://127.0.0.1:${ports.etcd}`,
     start,
-    stop: async (name, { hard = false } = {}) => {
-      if (hard) await signalTo(name, "SIGKILL");
-      await stopComponents(
-        components.filter((each) => each.name === name),
-        { directory, onlyListed: true },
-      );
+    stop,
+    backUpEtcd: async () => {
+      const backup = await mkdtemp(join(directory, "etcd-backup-"));
+      await stop("etcd");
+      await cp(layout.etcd, backup, { recursive: true });
+      await start();
+      return backup;
+    },
+    restoreEtcd: async (backup) => {
+      await stop("kube-apiserver");
+      await stop("etcd");
+      await rm(layout.etcd, { recursive: true });
+      if (backup !== undefined) await cp(backup, layout.etcd, { recursive: true });
+      await start();
     },
     pause: (name) => signalTo(name, "SIGSTOP"),
     resume: (name) => signalTo(name, "SIGCONT"),
@@ -170,4 +190,10 @@ export async function ownControlPlane(
       remove();
     },
   };
+}
+
+/** A port for a program that takes its port as a number; reserved while this process lives. */
+export async function freePort(): Promise<number> {
+  const { port } = await reservePort();
+  return port;
 }

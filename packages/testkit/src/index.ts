@@ -1,5 +1,6 @@
 /** testkit: what tests share. Only test files import it. */
 export {
+  freePort,
   ownControlPlane,
   sharedControlPlane,
   testBinaries,
@@ -9,8 +10,7 @@ export {
   type TestNamespace,
 } from "./cluster.ts";
 export { eventually, type EventuallyOptions } from "./eventually.ts";
-export { runCommand, type CommandOptions, type CommandResult } from "./run-command.ts";
+export { killChild, runCommand, type CommandOptions, type CommandResult } from "./run-command.ts";
+export { requireRoot } from "./require-root.ts";
 export { temporaryDirectory, type TemporaryDirectory } from "./temporary-directory.ts";
 export { type Tier, count, fullTierOnly, seededRandom, seedOfRun, testSeed, tier } from "./tier.ts";
-export { killChild } from "./kill-child.ts";
-export { freePort } from "./free-port.ts";

@@ -1,5 +1,5 @@
-/** Runs a program to its end and returns all that it said; a non-zero exit is a result, not an error. */
-import { spawn } from "node:child_process";
+/** Runs a program to its end and returns all that it printed; a non-zero exit is a result, not an error. */
+import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 
 export interface CommandResult {
@@ -35,4 +35,12 @@ export async function runCommand(
   child.stdin.end(options.input ?? "");
   const [code] = (await once(child, "close")) as [number | null];
   return { code, stdout, stderr };
+}
+
+/** Kills a child and waits for its end. One that ended by itself a moment before is fine too: its `exit` never comes again. */
+export async function killChild(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, "exit");
+  child.kill("SIGKILL");
+  await exited;
 }

@@ -4,13 +4,13 @@
  * machine that stays as it is costs no write.
  */
 import { annotation, readHibernate } from "@cocoon/contract";
-import { messageOf, sleep, type Abortable, type Logger } from "@cocoon/core";
+import { getErrorMessage, sleep, type Abortable, type Logger } from "@cocoon/core";
 import { keyText } from "@cocoon/kube";
 import type { VmRuntime, VmStats } from "@cocoon/vm";
-import type { Seat } from "./provider/seat.ts";
+import type { TrackedMachine } from "./provider/tracked-machine.ts";
 
 export interface IdleSettings {
-  /** 0: nobody looks. */
+  /** 0: never sampled. */
   readonly sampleMs: number;
   /** A machine that uses more of its CPUs is not idle. */
   readonly cpuPercent: number;
@@ -37,7 +37,7 @@ export function isIdleBetween(before: Sample, now: Sample, { cpuPercent }: IdleS
   if (!(seconds > 0)) return false;
   const cpuSeconds = (now.stats.cpu.usageNanos - before.stats.cpu.usageNanos) / 1e9;
   const used = (100 * cpuSeconds) / (seconds * Math.max(1, now.cpus));
-  const traffic = trafficOf(now.stats) - trafficOf(before.stats);
+  const traffic = countTraffic(now.stats) - countTraffic(before.stats);
   return (
     now.openStreams === 0 &&
     now.carried === before.carried &&
@@ -47,7 +47,7 @@ export function isIdleBetween(before: Sample, now: Sample, { cpuPercent }: IdleS
   );
 }
 
-function trafficOf({ network }: VmStats): number {
+function countTraffic({ network }: VmStats): number {
   return network ? network.receivedBytes + network.sentBytes : 0;
 }
 
@@ -61,7 +61,7 @@ interface Memory {
 
 export interface IdleWatchOptions extends Abortable {
   readonly runtime: VmRuntime;
-  readonly seats: () => Iterable<Seat>;
+  readonly machines: () => Iterable<TrackedMachine>;
   readonly settings: IdleSettings;
   readonly log: Logger;
 }
@@ -72,77 +72,80 @@ export async function watchIdle(options: IdleWatchOptions): Promise<void> {
   if (settings.sampleMs === 0) return;
   const watch = new IdleWatch(options);
   while (await sleep(settings.sampleMs, { signal }))
-    for (const seat of options.seats()) await watch.tryLook(seat);
+    for (const tracked of options.machines()) await watch.tryLook(tracked);
 }
 
 class IdleWatch {
   readonly #options: IdleWatchOptions;
-  readonly #memories = new WeakMap<Seat, Memory>();
-  /** What was found out waits for its turn at that seat. */
-  readonly #publishing = new WeakSet<Seat>();
+  readonly #memories = new WeakMap<TrackedMachine, Memory>();
+  /** What was found out waits for its turn at that tracked. */
+  readonly #publishing = new WeakSet<TrackedMachine>();
 
   constructor(options: IdleWatchOptions) {
     this.#options = options;
   }
 
-  async tryLook(seat: Seat): Promise<void> {
+  async tryLook(tracked: TrackedMachine): Promise<void> {
     try {
-      await this.#look(seat);
+      await this.#look(tracked);
     } catch (error) {
-      this.#say(seat, error);
+      this.#say(tracked, error);
     }
   }
 
-  async #look(seat: Seat): Promise<void> {
+  async #look(tracked: TrackedMachine): Promise<void> {
     const { runtime, settings, signal } = this.#options;
-    const { showing } = seat;
-    if (showing?.kind !== "live" || !showing.ready || showing.vmId === "" || isLeaving(seat)) {
-      this.#memories.delete(seat);
+    const { shown } = tracked;
+    if (shown?.kind !== "live" || !shown.ready || shown.vmId === "" || isLeaving(tracked)) {
+      this.#memories.delete(tracked);
       return;
     }
     const [vm, stats] = await Promise.all([
-      runtime.inspect(showing.vmId, { signal }),
-      runtime.stats(showing.vmId, { signal }),
+      runtime.inspect(shown.vmId, { signal }),
+      runtime.stats(shown.vmId, { signal }),
     ]);
-    const { carried, open: openStreams } = seat.use;
+    const { carried, open: openStreams } = tracked.use;
     const sample: Sample = { stats, cpus: vm.config.cpus, carried, openStreams };
     const identity = `${vm.id} ${vm.epoch}`;
-    const known = this.#memories.get(seat);
+    const known = this.#memories.get(tracked);
     const last = known?.vm === identity ? known : undefined;
     const idle = last !== undefined && isIdleBetween(last.sample, sample, settings);
-    this.#memories.set(seat, {
+    this.#memories.set(tracked, {
       vm: identity,
       sample,
       idleSamples: idle ? last.idleSamples + 1 : 0,
-      since: idle ? last.since : secondsOf(stats.at),
+      since: idle ? last.since : truncateToSeconds(stats.at),
     });
     if (!last) return;
-    const published = seat.writer.pod.metadata.annotations?.[annotation.idleSince];
+    const published = tracked.writer.pod.metadata.annotations?.[annotation.idleSince];
     const wanted = wantedText(idle, { samples: last.idleSamples + 1, since: last.since, published });
-    if (wanted !== published) this.#publish(seat, wanted);
+    if (wanted !== published) this.#publish(tracked, wanted);
   }
 
-  /** Nobody else's machine waits until this one is free. */
-  #publish(seat: Seat, wanted: string | undefined): void {
-    if (this.#publishing.has(seat)) return;
-    this.#publishing.add(seat);
+  /** Other machines do not wait until this one is free. */
+  #publish(tracked: TrackedMachine, wanted: string | undefined): void {
+    if (this.#publishing.has(tracked)) return;
+    this.#publishing.add(tracked);
     const { signal } = this.#options;
-    const written = seat.exclusively(async () => {
-      if (!seat.ended && !isLeaving(seat))
-        await seat.writer.write({ [annotation.idleSince]: wanted ?? null }, { signal });
+    const written = tracked.exclusively(async () => {
+      if (!tracked.ended && !isLeaving(tracked))
+        await tracked.writer.write({ [annotation.idleSince]: wanted ?? null }, { signal });
     });
     void written
-      .catch((error: unknown) => this.#say(seat, error))
-      .finally(() => this.#publishing.delete(seat));
+      .catch((error: unknown) => this.#say(tracked, error))
+      .finally(() => this.#publishing.delete(tracked));
   }
 
-  #say(seat: Seat, error: unknown): void {
-    this.#options.log.debug({ pod: keyText(seat.key), error: messageOf(error) }, "idleness not published");
+  #say(tracked: TrackedMachine, error: unknown): void {
+    this.#options.log.debug(
+      { pod: keyText(tracked.key), error: getErrorMessage(error) },
+      "idleness not published",
+    );
   }
 }
 
-/** It falls asleep or ends: whether it is idle interests nobody. */
-function isLeaving({ writer }: Seat): boolean {
+/** It hibernates or is terminating: idleness no longer matters. */
+function isLeaving({ writer }: TrackedMachine): boolean {
   const { annotations, deletionTimestamp } = writer.pod.metadata;
   return readHibernate(annotations) || deletionTimestamp !== undefined;
 }
@@ -156,6 +159,6 @@ function wantedText(
   return seen.published ?? (seen.samples >= samplesUntilIdle ? seen.since : undefined);
 }
 
-function secondsOf(time: string): string {
+function truncateToSeconds(time: string): string {
   return time.replace(/\.\d+Z$/, "Z");
 }

@@ -1,6 +1,6 @@
 /**
- * vk: vk-cocoon, the kubelet whose pods are MicroVMs. `startVk` joins a VM runtime, a registry and a cluster; the
- * rules are in `provider/plan.ts` (what to do next with a machine) and `provider/plan-delete.ts` (how it ends).
+ * vk: vk-cocoon, the kubelet whose pods are MicroVMs. `startVk` joins a VM runtime, a registry and a cluster; the loop of every
+ * machine is `provider/machine-controller.ts`, its decisions are `provider/plan.ts`.
  *
  * It keeps nothing of its own: pods, VMs and the registry are the only state, so it may die and start at any time.
  */

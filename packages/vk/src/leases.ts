@@ -1,5 +1,5 @@
 /**
- * Addresses that somebody else hands out: a VM on a network with a DHCP server of its own is found in that server's
+ * Addresses that another DHCP server hands out: a VM on a network with a DHCP server of its own is found in that server's
  * lease file, by its MAC. A file that was named is asked before the engine, the usual ones after it. Nothing is ever
  * written to them.
  */

@@ -1,72 +1,103 @@
 /** The documented metrics of vk-cocoon. Names are a contract: dashboards of others read them. */
 import { Counter, Gauge, Histogram, type Registry } from "@cocoon/core";
 
-export interface VkMetrics {
-  readonly lifecycle: Counter<"op" | "result" | "reason">;
-  readonly pull: Counter<"result">;
-  readonly save: Counter<"result">;
-  readonly push: Counter<"result">;
-  readonly tableSize: Gauge;
-  readonly orphans: Counter;
-  readonly adoptedByName: Counter;
-  readonly inspectFailures: Counter;
-  readonly evictFailures: Counter;
-  readonly bootSeconds: Histogram<"mode" | "backend">;
-  readonly saveSeconds: Histogram;
-  readonly pushSeconds: Histogram;
-  readonly pullSeconds: Histogram;
-  readonly probeSeconds: Histogram;
-  readonly hibernate: Counter<"phase" | "result">;
-  readonly wake: Counter<"result">;
-}
+type Rows = Readonly<Record<string, { readonly help: string; readonly labels?: readonly string[] }>>;
+type Label<Row> = Row extends { readonly labels: readonly (infer L extends string)[] } ? L : never;
+
+const counters = {
+  pod_lifecycle_total: {
+    help: "What was done to pods, and how it ended.",
+    labels: ["op", "result", "reason"],
+  },
+  snapshot_pull_total: { help: "Snapshots made local.", labels: ["result"] },
+  snapshot_save_total: { help: "Snapshots saved.", labels: ["result"] },
+  snapshot_push_total: { help: "Snapshots pushed.", labels: ["result"] },
+  snapshot_verify_total: { help: "Pushed snapshots read back from the registry.", labels: ["result"] },
+  snapshot_bytes_total: {
+    help: "Bytes of snapshots, over the network or reused.",
+    labels: ["direction", "how"],
+  },
+  snapshot_damaged_total: { help: "Times that a snapshot was found incomplete in the registry." },
+  orphan_vm_total: { help: "VMs found at start that no pod claims." },
+  reconcile_adopt_by_name_total: { help: "VMs adopted by their name at start." },
+  vm_inspect_transient_fail_total: { help: "Readiness checks to which the VM runtime gave no answer." },
+  pod_evict_failure_total: { help: "Failed machines whose pod status could not be written." },
+  hibernate_total: { help: "Steps of hibernating.", labels: ["phase", "result"] },
+  hibernate_evidence_total: {
+    help: "Whether a hibernated machine may be restored here: proven, unavailable or failed.",
+    labels: ["verdict"],
+  },
+  wake_total: { help: "Machines restored from their hibernation.", labels: ["result"] },
+  wake_ip_wait_total: {
+    help: "Woken machines that had an address in time (ok), or not (timeout).",
+    labels: ["result"],
+  },
+  wake_renew_nudge_total: { help: "Windows guests asked to renew their lease." },
+  postclone_total: {
+    help: "Cloned guests without agent that were given an identity, by command (exec) or serial console (sac).",
+    labels: ["kind", "result"],
+  },
+  clone_from_dir_total: { help: "Machines cloned from a directory of the host." },
+  startup_resume_total: { help: "Work of an earlier process that was continued.", labels: ["op"] },
+  local_removed_total: { help: "What garbage collection removed from this node's disk.", labels: ["kind"] },
+  foreign_snapshot_total: {
+    help: "Hibernated snapshots kept under a machine that was not restored from them.",
+  },
+} as const satisfies Rows;
+
+const gauges = {
+  vm_table_size: { help: "Machines that run or are hibernated here." },
+  local_snapshot_bytes: { help: "Disk that snapshots take on this node." },
+  chunk_store_bytes: { help: "Disk that content of packed snapshots takes on this node." },
+} as const satisfies Rows;
 
 const transferBuckets = [1, 5, 10, 30, 60, 120, 300];
 
+const histograms = {
+  vm_boot_duration_seconds: {
+    help: "From the request to a running VM.",
+    labels: ["mode", "backend"],
+    buckets: [0.5, 1, 2, 5, 10, 30, 60, 120, 300],
+  },
+  snapshot_save_duration_seconds: { help: "Saving a VM.", buckets: [1, 2, 5, 10, 30, 60, 120] },
+  snapshot_push_duration_seconds: { help: "Pushing a snapshot.", buckets: transferBuckets },
+  snapshot_pull_duration_seconds: { help: "Pulling a snapshot.", buckets: transferBuckets },
+  probe_duration_seconds: {
+    help: "One readiness check.",
+    buckets: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5],
+  },
+  postclone_retry_attempts: {
+    help: "Attempts until a cloned guest had its identity.",
+    labels: ["result"],
+    buckets: [1, 2, 5, 10, 20, 60],
+  },
+} as const satisfies Rows & Readonly<Record<string, { readonly buckets: readonly number[] }>>;
+
+/** By name, without the prefix. */
+export type VkMetrics = {
+  readonly [K in keyof typeof counters]: Counter<Label<(typeof counters)[K]>>;
+} & { readonly [K in keyof typeof gauges]: Gauge } & {
+  readonly [K in keyof typeof histograms]: Histogram<Label<(typeof histograms)[K]>>;
+};
+
 export function createVkMetrics(registry: Registry): VkMetrics {
-  const registers = [registry];
-  const name = (rest: string) => `vk_cocoon_${rest}`;
-  const counter = <L extends string>(rest: string, help: string, labelNames: L[]) =>
-    new Counter<L>({ name: name(rest), help, labelNames, registers });
-  const histogram = <L extends string>(
-    rest: string,
-    help: string,
-    more: { labelNames?: L[]; buckets: number[] },
-  ) => new Histogram<L>({ name: name(rest), help, registers, labelNames: [], ...more });
-  return {
-    lifecycle: counter("pod_lifecycle_total", "What was done to pods, and how it ended.", [
-      "op",
-      "result",
-      "reason",
-    ]),
-    pull: counter("snapshot_pull_total", "Snapshots made local.", ["result"]),
-    save: counter("snapshot_save_total", "Snapshots saved.", ["result"]),
-    push: counter("snapshot_push_total", "Snapshots pushed.", ["result"]),
-    tableSize: new Gauge({
-      name: name("vm_table_size"),
-      help: "Machines that run or sleep here.",
-      registers,
-    }),
-    orphans: counter("orphan_vm_total", "VMs found at start that no pod claims.", []),
-    adoptedByName: counter("reconcile_adopt_by_name_total", "VMs adopted by their name at start.", []),
-    inspectFailures: counter("vm_inspect_transient_fail_total", "VMs that could not be asked for.", []),
-    evictFailures: counter("pod_evict_failure_total", "Pods whose failure could not be told.", []),
-    bootSeconds: histogram("vm_boot_duration_seconds", "From the order to a running VM.", {
-      labelNames: ["mode", "backend"],
-      buckets: [0.5, 1, 2, 5, 10, 30, 60, 120, 300],
-    }),
-    saveSeconds: histogram("snapshot_save_duration_seconds", "Saving a VM.", {
-      buckets: [1, 2, 5, 10, 30, 60, 120],
-    }),
-    pushSeconds: histogram("snapshot_push_duration_seconds", "Pushing a snapshot.", {
-      buckets: transferBuckets,
-    }),
-    pullSeconds: histogram("snapshot_pull_duration_seconds", "Pulling a snapshot.", {
-      buckets: transferBuckets,
-    }),
-    probeSeconds: histogram("probe_duration_seconds", "One readiness check.", {
-      buckets: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5],
-    }),
-    hibernate: counter("hibernate_total", "Steps of falling asleep.", ["phase", "result"]),
-    wake: counter("wake_total", "Machines restored from their sleep.", ["result"]),
-  };
+  const create = <Row extends Rows[string], M>(
+    rows: Readonly<Record<string, Row>>,
+    make: (
+      settings: { name: string; help: string; labelNames: string[]; registers: Registry[] },
+      row: Row,
+    ) => M,
+  ) =>
+    Object.entries(rows).map(([name, row]) => {
+      const labelNames = [...(row.labels ?? [])];
+      return [
+        name,
+        make({ name: `vk_cocoon_${name}`, help: row.help, labelNames, registers: [registry] }, row),
+      ];
+    });
+  return Object.fromEntries([
+    ...create(counters, (settings) => new Counter(settings)),
+    ...create(gauges, (settings) => new Gauge(settings)),
+    ...create(histograms, (settings, { buckets }) => new Histogram({ ...settings, buckets: [...buckets] })),
+  ]) as VkMetrics;
 }

@@ -1,10 +1,10 @@
 /** What the node says of itself: capacity, labels, conditions. */
 import { readFile, statfs } from "node:fs/promises";
-import { hostTaint, nodeLabel } from "@cocoon/contract";
-import { buildInfo, type Abortable } from "@cocoon/core";
+import { hostTaint, isDnsSubdomain, nodeAnnotation, nodeLabel } from "@cocoon/contract";
+import { buildInfo, Fault, type Abortable } from "@cocoon/core";
 import { parseQuantity, tryParseQuantity } from "@cocoon/core/quantity";
 import type { NodeDescription } from "@cocoon/kubelet";
-import type { VmRuntime } from "@cocoon/vm";
+import type { Vm, VmRuntime } from "@cocoon/vm";
 import { hostSize } from "./stats.ts";
 
 export interface NodeSettings {
@@ -20,6 +20,16 @@ export interface NodeSettings {
   readonly memory: string | undefined;
   readonly storage: string | undefined;
   readonly hugepages: string | undefined;
+}
+
+/** Two hosts must not have one name, so the default is the host's own. */
+export function chooseNodeName(configured: string | undefined, host: string): string {
+  const name = configured ?? host.toLowerCase();
+  if (isDnsSubdomain(name)) return name;
+  throw new Fault(
+    "invalid",
+    `"${name.slice(0, 253)}" cannot be the name of a node (lower case letters, digits, "-" and "."); set VK_NODE_NAME`,
+  );
 }
 
 export interface HostResources {
@@ -47,7 +57,7 @@ async function readHostResources(rootDirectory: string): Promise<HostResources> 
 type Amounts = Readonly<Record<string, string>>;
 
 /** Allocatable is what is left of each after the reserve, in whole units; pods are not reserved. */
-export function amountsOf(
+export function computeAmounts(
   host: HostResources,
   settings: NodeSettings,
 ): { readonly capacity: Amounts; readonly allocatable: Amounts } {
@@ -81,14 +91,21 @@ function wholeUnits(text: string): number {
 /** Below these shares the node says so, and the scheduler stays away. */
 const pressure = { memory: 0.03, disk: 0.05 };
 
+export interface NodeMachines {
+  readonly runtime: VmRuntime;
+  /** Whether a pod of this node has a machine of that name. */
+  readonly isClaimed: (vmName: string) => boolean;
+}
+
 export async function describeNode(
   settings: NodeSettings,
-  runtime: VmRuntime,
+  { runtime, isClaimed }: NodeMachines,
   { signal }: Abortable,
 ): Promise<Omit<NodeDescription, "kubeletPort">> {
-  const [description, host] = await Promise.all([
+  const [description, host, vms] = await Promise.all([
     runtime.describe({ signal }),
     readHostResources(settings.rootDirectory),
+    runtime.list({ signal }),
   ]);
   return {
     labels: {
@@ -96,9 +113,13 @@ export async function describeNode(
       [nodeLabel.role]: "",
       ...(settings.cpuClass === "" ? {} : { [nodeLabel.snapshotCpuClass]: settings.cpuClass }),
     },
+    annotations: {
+      [nodeAnnotation.machines]: formatMachines(vms, (vm) => !isFrozen(vm, isClaimed)),
+      [nodeAnnotation.frozenMachines]: formatMachines(vms, (vm) => isFrozen(vm, isClaimed)),
+    },
     taints: [hostTaint],
     ...(settings.providerId === "" ? {} : { providerId: settings.providerId }),
-    ...amountsOf(host, settings),
+    ...computeAmounts(host, settings),
     addresses: [
       { type: "InternalIP", address: settings.ip },
       { type: "Hostname", address: settings.name },
@@ -107,13 +128,33 @@ export async function describeNode(
       architecture: process.arch === "x64" ? "amd64" : process.arch,
       operatingSystem: "linux",
       kubeletVersion: buildInfo().version,
-      containerRuntimeVersion: `${description.hypervisor}://${description.version}`,
+      containerRuntimeVersion: `${description.engine}://${description.version}`,
     },
-    conditions: conditionsOf(host),
+    conditions: buildConditions(host),
   };
 }
 
-export function conditionsOf(host: HostResources): NodeDescription["conditions"] {
+/** More than a node takes pods; all annotations of an object together have 256 KiB. */
+const maxMachines = 2_000;
+
+type NamedVm = Pick<Vm, "name" | "state">;
+
+/** An orphan that is paused: a pod of another node had its machine when it was frozen. */
+export function isFrozen({ name, state }: NamedVm, isClaimed: NodeMachines["isClaimed"]): boolean {
+  return state === "paused" && !isClaimed(name);
+}
+
+/** VMs that this program did not name are not machines of the cluster. */
+export function formatMachines(vms: readonly NamedVm[], belongs: (vm: NamedVm) => boolean): string {
+  return vms
+    .filter((vm) => vm.name.startsWith("vk-") && belongs(vm))
+    .map(({ name }) => name)
+    .toSorted()
+    .slice(0, maxMachines)
+    .join(",");
+}
+
+export function buildConditions(host: HostResources): NodeDescription["conditions"] {
   const lowMemory = host.availableMemoryBytes < host.memoryBytes * pressure.memory;
   const lowDisk = host.availableStorageBytes < host.storageBytes * pressure.disk;
   const condition = (

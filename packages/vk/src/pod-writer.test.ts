@@ -8,7 +8,7 @@ import { PodWriter } from "./pod-writer.ts";
 const options = { signal: new AbortController().signal };
 const state = "vm.cocoonstack.io/lifecycle-state";
 
-function writerOf(annotations: Record<string, string>, answers: (() => string)[]) {
+function createWriter(annotations: Record<string, string>, answers: (() => string)[]) {
   const bodies: object[] = [];
   const client = {
     patch: (_type: unknown, { patch }: { patch: { body: object } }) => {
@@ -23,7 +23,7 @@ function writerOf(annotations: Record<string, string>, answers: (() => string)[]
 }
 
 test("only what differs is written, guarded by the uid, and the next look sees it with its version", async () => {
-  const { writer, bodies } = writerOf({ a: "1", b: "2" }, [() => "7"]);
+  const { writer, bodies } = createWriter({ a: "1", b: "2" }, [() => "7"]);
   await writer.write({ a: "1", b: null, c: "3" }, options);
   assert.deepEqual(bodies, [{ metadata: { annotations: { b: null, c: "3" }, uid: "u" } }]);
   assert.deepEqual(writer.pod.metadata.annotations, { a: "1", c: "3" });
@@ -33,7 +33,7 @@ test("only what differs is written, guarded by the uid, and the next look sees i
 });
 
 test("a write that fails is tried again; a pod that is gone is no failure", async () => {
-  const { writer, bodies } = writerOf({}, [
+  const { writer, bodies } = createWriter({}, [
     () => {
       throw new Fault("unavailable", "away");
     },
@@ -41,7 +41,7 @@ test("a write that fails is tried again; a pod that is gone is no failure", asyn
   ]);
   await writer.write({ a: "1" }, options);
   assert.equal(bodies.length, 2);
-  const gone = writerOf({}, [
+  const gone = createWriter({}, [
     () => {
       throw new Fault("notFound", "gone");
     },
@@ -51,10 +51,20 @@ test("a write that fails is tried again; a pod that is gone is no failure", asyn
 });
 
 test("a failure sticks within its generation, until a new attempt", async () => {
-  const { writer } = writerOf({}, []);
+  const { writer } = createWriter({}, []);
   assert.equal(await writer.announce({ state: "failed", message: "no" }, options), true);
   assert.equal(await writer.announce({ state: "ready" }, options), false);
   assert.equal(writer.pod.metadata.annotations?.[state], "failed");
   assert.equal(await writer.announce({ state: "creating" }, options), true);
   assert.deepEqual(writer.changesOf(writer.lifecycleTexts({ state: "ready" }) ?? {}), { [state]: "ready" });
+});
+
+test("readers of the older API find id and address under their keys, on pods that carry them", () => {
+  const vm = { vmId: "VM1", ip: "10.0.0.9" };
+  const legacy = createWriter({ "cocoon.cis/vm-name": "vk-lab-demo" }, []).writer;
+  const older = { "cocoon.cis/vm-id": "VM1", "cocoon.cis/ip": "10.0.0.9" };
+  const newer = { "vm.cocoonstack.io/id": "VM1", "vm.cocoonstack.io/ip": "10.0.0.9" };
+  assert.deepEqual(legacy.vmTexts(vm), { ...older, ...newer });
+  assert.deepEqual(legacy.vmTexts({ ...vm, ip: "" })["cocoon.cis/ip"], null);
+  assert.deepEqual(createWriter({}, []).writer.vmTexts(vm), newer);
 });

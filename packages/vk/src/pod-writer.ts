@@ -1,12 +1,13 @@
 /**
  * Annotations of one pod, as far as the kubelet writes them. Patches only what differs; knows its own writes, so that
  * the next step sees them before any watch does. A pod that is gone from the API is not an error: the registry and
- * the runtime still hold the evidence, and nobody is left to read the annotations.
+ * the runtime still hold the state, and no reader of the annotations is left.
  */
 import {
   annotation,
   annotationPatch,
   clearedVmRuntime,
+  legacyAnnotation,
   lifecyclePatch,
   mayReplace,
   readGeneration,
@@ -38,13 +39,26 @@ export class PodWriter {
     return this.#pod;
   }
 
+  /** The pod has annotations of the older API, so it is shown to that API's readers as well. */
+  get isLegacy(): boolean {
+    const { annotations = {} } = this.#pod.metadata;
+    return Object.values(legacyAnnotation).some((key) => annotations[key] !== undefined);
+  }
+
   /** The annotations that say which VM it is and where; an address that is not known any more is removed. */
   vmTexts(vm: { readonly vmId: string; readonly ip: string }): Wanted {
-    return { [annotation.ip]: null, ...writeVmRuntime(vm) };
+    const legacyKeys = this.isLegacy;
+    const older = legacyKeys ? { [legacyAnnotation.ip]: null } : {};
+    return { [annotation.ip]: null, ...older, ...writeVmRuntime(vm, { legacyKeys }) };
   }
 
   async clearVm(options: Abortable): Promise<void> {
-    await this.write({ ...clearedVmRuntime(), [annotation.idleSince]: null }, options);
+    const more = {
+      [annotation.idleSince]: null,
+      [annotation.restoredDigest]: null,
+      [annotation.loading]: null,
+    };
+    await this.write({ ...clearedVmRuntime(), ...more }, options);
   }
 
   async recordDigest(digest: string | null, options: Abortable): Promise<void> {

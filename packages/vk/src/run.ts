@@ -1,24 +1,24 @@
 /** vk-cocoon out of its settings. Wiring only. */
 import { mkdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { hostname } from "node:os";
 import {
   aborted,
   createRegistry,
+  Fault,
+  findNodeIp,
   readListenAddress,
   startHealthServer,
   type MainContext,
 } from "@cocoon/core";
-import { openKubeClient } from "@cocoon/kube";
+import { configMaps, openKubeClient, type KubeClient } from "@cocoon/kube";
 import { fileOrSelfSignedCertificates, tlsPair } from "@cocoon/kube/certificates";
-import { RegistrySource } from "@cocoon/vm";
-import { readClientAuthority } from "./client-authority.ts";
+import { RegistrySource } from "@cocoon/images";
 import type { vkProgram, VkConfig } from "./config.ts";
-import { findNodeIp } from "./addresses.ts";
-import { sayWhatIsNotUsed } from "./notices.ts";
+import { chooseNodeName } from "./node.ts";
+import { warnIgnoredOptions } from "./notices.ts";
 import { findPing } from "./probes/ping.ts";
-import { defaultProbeTimes } from "./probes/probe.ts";
-import { credentialsOf, openRegistryOf } from "./registry.ts";
-import { openRuntime } from "./runtime.ts";
+import { readCredentials, openSnapshotRegistry } from "./registry.ts";
+import { openRuntime, readImagePolicy } from "./runtime.ts";
 import { startVk, type VkOptions } from "./start.ts";
 
 type Hooks = Pick<VkOptions, "beforeStep">;
@@ -28,7 +28,7 @@ export async function runVk(
   { config, log, signal }: MainContext<(typeof vkProgram)["options"]>,
   hooks: Hooks = {},
 ): Promise<void> {
-  sayWhatIsNotUsed(config, log);
+  warnIgnoredOptions(config, log);
   await using stack = new AsyncDisposableStack();
   const metrics = createRegistry("vk-cocoon");
   const listen = readListenAddress(config.metricsAddr, "VK_METRICS_ADDR");
@@ -37,40 +37,39 @@ export async function runVk(
   const client = stack.use(
     await openKubeClient({ signal, ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) }),
   );
-  const ip = config.nodeIp ?? findNodeIp();
+  const node = {
+    name: chooseNodeName(config.nodeName, hostname()),
+    ip: config.nodeIp ?? findNodeIp("VK_NODE_IP"),
+  };
   const certificates = stack.use(
     await fileOrSelfSignedCertificates({
-      host: config.nodeName,
-      ip,
+      host: node.name,
+      ip: node.ip,
       certificateFile: config.tlsCert,
       keyFile: config.tlsKey,
       log,
     }),
   );
   await mkdir(config.rootDirectory, { recursive: true, mode: 0o700 });
-  const registry = await openRegistryOf(config, log);
+  const registry = await openSnapshotRegistry(config, log);
   stack.use(registry.client);
-  const images = stack.use(
-    new RegistrySource({
-      registry: registry.client,
-      credentials: credentialsOf(config),
-    }),
-  );
+  const access = { credentials: readCredentials(config), policy: readImagePolicy(config) };
+  const images = stack.use(new RegistrySource({ registry: registry.client, ...access }));
   const runtime = stack.use(await openRuntime(config, { log, signal, images }));
-  const ca = await readClientAuthority({ client, file: config.clientCa, signal });
+  const ca = await readClientAuthority(client, config.clientCa, signal);
   const ping = await findPing(log);
   const vk = stack.use(
     await startVk({
       client,
       runtime,
-      registry: { ...registry, stagingDirectory: join(config.rootDirectory, "vk-staging") },
+      registry: { ...registry, directory: config.rootDirectory },
       api: {
         host: config.kubeletHost,
         port: config.kubeletPort,
         tls: { ...tlsPair(certificates.current()), ca },
         certificates,
       },
-      ...(await settingsOf(config, ip)),
+      ...(await readSettings(config, node)),
       ...(ping ? { ping } : {}),
       ...hooks,
       log,
@@ -78,35 +77,21 @@ export async function runVk(
       signal,
     }),
   );
-  log.info({ node: config.nodeName, port: vk.kubelet.apiPort }, "node registered");
+  log.info({ node: node.name, port: vk.kubelet.apiPort }, "node registered");
+  health.addCheck("listener", () => vk.kubelet.checkListener());
   health.markReady();
-  await aborted(signal);
+  await Promise.race([aborted(signal), vk.kubelet.failed]);
   health.markStopping();
 }
 
-type Settings = Pick<
-  VkOptions,
-  | "node"
-  | "orphanPolicy"
-  | "cloneRoots"
-  | "ssh"
-  | "sshKeys"
-  | "probeTimes"
-  | "hibernatedPhase"
-  | "idle"
-  | "restoreMode"
-  | "snapshotConfigMap"
-  | "macosBin"
->;
-
-async function settingsOf(config: VkConfig, ip: string): Promise<Settings> {
+async function readSettings(config: VkConfig, { name, ip }: { readonly name: string; readonly ip: string }) {
   const { sshKey, sshPassword, sshUser } = config;
   const [privateKey, publicKey] = sshKey
     ? await Promise.all([readFile(sshKey, "utf8"), readFile(`${sshKey}.pub`, "utf8")])
     : [undefined, undefined];
   return {
     node: {
-      name: config.nodeName,
+      name,
       ip,
       pool: config.nodePool,
       providerId: config.providerId,
@@ -127,11 +112,38 @@ async function settingsOf(config: VkConfig, ip: string): Promise<Settings> {
       ...(privateKey ? { privateKey } : {}),
     },
     ...(publicKey ? { sshKeys: [publicKey.trim()] } : {}),
-    probeTimes: { ...defaultProbeTimes, readyMs: config.probeReadyMs, failures: config.probeFailures },
+    probeTimes: {
+      firstMs: config.probeFirstMs,
+      growth: config.probeGrowth,
+      maxMs: config.probeMaxMs,
+      readyMs: config.probeReadyMs,
+      failures: config.probeFailures,
+    },
     hibernatedPhase: config.hibernatedPhase,
     idle: { sampleMs: config.idleSampleMs, cpuPercent: config.idleCpuPercent },
+    localGc: {
+      intervalMs: config.gcIntervalMs,
+      maxBytes: config.snapshotCacheMaxMib * 1024 ** 2,
+      maxAgeMs: config.snapshotCacheMaxHours * 3_600_000,
+      pinned: config.snapshotCachePinned,
+    },
     restoreMode: config.restoreMode,
     snapshotConfigMap: config.snapshotConfigMap,
-    macosBin: config.macosBin,
   };
+}
+
+/** Whose client certificates the kubelet API accepts: a file, else what the API server itself publishes. */
+async function readClientAuthority(
+  client: KubeClient,
+  file: string | undefined,
+  signal: AbortSignal,
+): Promise<string> {
+  if (file) return readFile(file, "utf8");
+  const key = { namespace: "kube-system", name: "extension-apiserver-authentication" };
+  const authority = (await client.get(configMaps, key, { signal })).data?.["client-ca-file"];
+  if (authority) return authority;
+  throw new Fault(
+    "invalid",
+    "the API server publishes no client authority; name one with VK_CLIENT_CA (a PEM file)",
+  );
 }

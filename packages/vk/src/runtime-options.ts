@@ -1,6 +1,21 @@
 /** Settings of what runs the VMs and how they are connected; and variables of other systems that mean nothing here. */
 import * as z from "zod";
 
+export interface VariableOption<S extends z.ZodType> {
+  readonly schema: S;
+  readonly description: string;
+  readonly env: readonly [string];
+}
+
+/** An option with its documented variable; its flag is named after the field. */
+export function option<S extends z.ZodType>(
+  variable: string,
+  description: string,
+  schema: S,
+): VariableOption<S> {
+  return { schema, description, env: [variable] };
+}
+
 const runtimeChoices = ["auto", "qemu", "cocoon"] as const;
 const restoreModes = ["copy", "ondemand", "mmap"] as const;
 
@@ -10,91 +25,88 @@ const commaList = z
   .transform((text) => text?.split(",").filter((part) => part !== ""));
 
 export const runtimeOptions = {
-  runtime: {
-    schema: z.enum(runtimeChoices).default("auto"),
-    description:
-      "what runs the VMs: the built-in qemu, an external cocoon command, or auto: the command where there is one that is not ours",
-    env: ["VK_RUNTIME"],
-  },
-  cocoonBin: {
-    schema: z.string().min(1).default("/usr/local/bin/cocoon"),
-    description: "the external cocoon command",
-    env: ["VK_COCOON_BIN"],
-  },
-  cocoonSudo: {
-    schema: z.enum(["auto", "never"]).default("auto"),
-    description: "auto: the command is run by sudo -n where we are not root",
-    env: ["VK_COCOON_SUDO"],
-  },
-  leasesPath: {
-    schema: z.string().optional(),
-    description:
-      "file with the addresses of VMs (JSON or dnsmasq's); default what the runtime says, then net/leases.json below the root directory, then dnsmasq's file",
-    env: ["VK_LEASES_PATH"],
-  },
-  restoreMode: {
-    schema: z.enum(restoreModes).default("mmap"),
-    description: "how the cocoon command brings back memory; Windows guests are always copied",
-    env: ["VK_RESTORE_MODE"],
-  },
-  macosBin: {
-    schema: z.string().min(1).default("/usr/local/bin/cocoon-macos"),
-    description: "runs macOS guests, where it exists",
-    env: ["VK_COCOON_MACOS_BIN"],
-  },
-  cgroupParent: {
-    schema: z.string().default("cocoon.slice"),
-    description: "control group of the VMs",
-    env: ["COCOON_CGROUP_PARENT"],
-  },
-  userSubnet: {
-    schema: z.string().optional(),
-    description: "loopback addresses for VMs; two runtimes on one host need two",
-    env: ["VK_USER_SUBNET"],
-  },
-  bridge: {
-    schema: z.string().optional(),
-    description:
-      "bridge that VMs are connected to, made when it is missing (needs root); VMs then have addresses of their own. Default: none, ports are forwarded",
-    env: ["VK_BRIDGE"],
-  },
-  bridgeSubnet: {
-    schema: z.string().optional(),
-    description: "its addresses; default 10.88.0.0/24",
-    env: ["VK_BRIDGE_SUBNET"],
-  },
-  bridgeDns: {
-    schema: commaList,
-    description: "name servers for VMs on the bridge, separated by commas",
-    env: ["VK_BRIDGE_DNS"],
-  },
-  bridgeDenied: {
-    schema: commaList,
-    description: "networks (CIDR) that VMs on the bridge may not reach, separated by commas",
-    env: ["VK_BRIDGE_DENIED"],
-  },
-  bridgeConnectVms: {
-    schema: z.enum(["true", "false"]).default("false"),
-    description: "VMs on the bridge may talk to each other",
-    env: ["VK_BRIDGE_CONNECT_VMS"],
-  },
-  path: {
-    schema: z.string().default("/usr/sbin:/usr/bin:/sbin:/bin"),
-    description: "where QEMU is looked for",
-    env: ["PATH"],
-  },
+  runtime: option(
+    "VK_RUNTIME",
+    "what runs the VMs: the built-in qemu, an external cocoon command, or auto: the command where there is one that is not ours",
+    z.enum(runtimeChoices).default("auto"),
+  ),
+  cocoonBin: option(
+    "VK_COCOON_BIN",
+    "the external cocoon command",
+    z.string().min(1).default("/usr/local/bin/cocoon"),
+  ),
+  cocoonSudo: option(
+    "VK_COCOON_SUDO",
+    "auto: the command is run by sudo -n where we are not root",
+    z.enum(["auto", "never"]).default("auto"),
+  ),
+  leasesPath: option(
+    "VK_LEASES_PATH",
+    "file with the addresses of VMs (JSON or dnsmasq's); default what the runtime says, then net/leases.json below the root directory, then dnsmasq's file",
+    z.string().optional(),
+  ),
+  restoreMode: option(
+    "VK_RESTORE_MODE",
+    "how the cocoon command brings back memory; Windows guests are always copied",
+    z.enum(restoreModes).default("mmap"),
+  ),
+  cgroupParent: option(
+    "COCOON_CGROUP_PARENT",
+    "control group of the VMs",
+    z.string().default("cocoon.slice"),
+  ),
+  vmUsers: option(
+    "VK_VM_USERS",
+    "auto: as root each VM runs as a user of its own, where these can reach the root directory; none: all run as vk-cocoon does",
+    z.enum(["auto", "none"]).default("auto"),
+  ),
+  imageFileRoots: option(
+    "VK_IMAGE_FILE_ROOTS",
+    "directories of this host below which files and OCI layouts may be images, separated by commas; default none",
+    commaList,
+  ),
+  imagePrivateHosts: option(
+    "VK_IMAGE_PRIVATE_HOSTS",
+    "hosts with private, loopback or link-local addresses that images may be fetched from, by URL or by a reference that names its registry, separated by commas; default none. The registry of the settings is always allowed",
+    commaList,
+  ),
+  allowHostLoopback: option(
+    "COCOON_ALLOW_HOST_LOOPBACK",
+    "guests on the user network may connect to addresses of this host, loopback included",
+    z.enum(["true", "false"]).default("false"),
+  ),
+  userSubnet: option(
+    "VK_USER_SUBNET",
+    "loopback addresses for VMs; two runtimes on one host need two",
+    z.string().optional(),
+  ),
+  bridge: option(
+    "VK_BRIDGE",
+    "bridge that VMs are connected to, made when it is missing (needs root); VMs then have addresses of their own. Default: none, ports are forwarded",
+    z.string().optional(),
+  ),
+  bridgeSubnet: option("VK_BRIDGE_SUBNET", "its addresses; default 10.88.0.0/24", z.string().optional()),
+  bridgeDns: option("VK_BRIDGE_DNS", "name servers for VMs on the bridge, separated by commas", commaList),
+  bridgeDenied: option(
+    "VK_BRIDGE_DENIED",
+    "networks (CIDR) that VMs on the bridge may not reach, separated by commas",
+    commaList,
+  ),
+  bridgeConnectVms: option(
+    "VK_BRIDGE_CONNECT_VMS",
+    "VMs on the bridge may talk to each other",
+    z.enum(["true", "false"]).default("false"),
+  ),
+  path: option("PATH", "where QEMU is looked for", z.string().default("/usr/sbin:/usr/bin:/sbin:/bin")),
 } as const;
 
 const unused = (variable: string) =>
-  ({
-    schema: z.string().optional(),
-    description: `accepted so that existing files keep working; not used here`,
-    env: [variable],
-  }) as const;
+  option(variable, "accepted so that existing files keep working; not used here", z.string().optional());
 
-/** Of systems that also read this environment; whoever sets one is told that it does nothing. */
+/** Of systems that also read this environment; a setting of one is logged as ignored. */
 export const unusedOptions = {
   netControlSocket: unused("VK_COCOON_NET_CONTROL_SOCKET"),
+  macosBin: unused("VK_COCOON_MACOS_BIN"),
   macosVncPassword: { ...unused("COCOON_MACOS_VNC_PASSWORD"), secret: true },
   stagingDir: unused("VK_STAGING_DIR"),
   peerAddr: unused("VK_PEER_ADDR"),

@@ -3,17 +3,14 @@ import { execFile } from "node:child_process";
 import { access, constants } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { Fault, messageOf, type Abortable, type Logger } from "@cocoon/core";
-import {
-  openCliRuntime,
-  openImageLibrary,
-  openQemuRuntime,
-  type ImageSource,
-  type VmRuntime,
-} from "@cocoon/vm";
+import { Fault, getErrorMessage, type Abortable, type Logger } from "@cocoon/core";
+import { openImageLibrary, type ImagePolicy, type ImageSource } from "@cocoon/images";
+import { chooseVmUsers, openQemuRuntime, type QemuOptions } from "@cocoon/qemu";
+import { isNodeCommand, openCliRuntime, type VmRuntime } from "@cocoon/vm";
 import type { VkConfig } from "./config.ts";
 import { withLeases } from "./leases.ts";
 import { openNetworks } from "./networks.ts";
+import { readRegistryAccess } from "./registry.ts";
 
 export interface RuntimeContext extends Abortable {
   readonly log: Logger;
@@ -31,7 +28,7 @@ export async function openRuntime(config: VkConfig, context: RuntimeContext): Pr
 }
 
 /**
- * An external command that somebody installed holds the host's VMs, so it wins; our own `cocoon` works on the same
+ * An installed external command holds the host's VMs, so it wins; our own `cocoon` works on the same
  * files as the built-in engine, which can do more.
  */
 export async function chooseRuntime(
@@ -42,13 +39,13 @@ export async function chooseRuntime(
   try {
     await access(cocoonBin, constants.X_OK);
     const { stdout } = await run(cocoonBin, ["version"], { signal, timeout: 10_000 });
-    return /Node\.js/.test(stdout) ? "qemu" : "cocoon";
+    return isNodeCommand(stdout) ? "qemu" : "cocoon";
   } catch (error) {
     signal.throwIfAborted();
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return "qemu";
     throw new Fault(
       "unavailable",
-      `${cocoonBin} is there but does not run (${messageOf(error).split("\n", 1)[0]}); repair it, or choose with VK_RUNTIME=qemu`,
+      `${cocoonBin} is there but does not run (${getErrorMessage(error).split("\n", 1)[0]}); repair it, or choose with VK_RUNTIME=qemu`,
       { cause: error },
     );
   }
@@ -67,17 +64,39 @@ function openCommand(config: VkConfig, { log, signal }: RuntimeContext): Promise
   });
 }
 
+/** Where images of this node may come from. */
+export function readImagePolicy({
+  imageFileRoots = [],
+  imagePrivateHosts = [],
+}: Pick<VkConfig, "imageFileRoots" | "imagePrivateHosts">): ImagePolicy {
+  return { fileRoots: imageFileRoots, privateHosts: imagePrivateHosts.map((host) => host.toLowerCase()) };
+}
+
+/** The chunk store is the one that pushes and pulls use as well. */
+function readLazySettings(config: VkConfig): NonNullable<QemuOptions["lazy"]> {
+  const store = {
+    directory: join(config.rootDirectory, "chunks"),
+    limitBytes: config.chunkStoreMib * 1024 * 1024,
+  };
+  return { registry: readRegistryAccess(config), store };
+}
+
 async function openQemu(config: VkConfig, { log, signal, images }: RuntimeContext): Promise<VmRuntime> {
   const { rootDirectory, leasesPath } = config;
+  const runAs = config.vmUsers === "auto" ? await chooseVmUsers(rootDirectory, log) : undefined;
   const runtime = await openQemuRuntime({
     rootDirectory,
     images: openImageLibrary({
       directory: config.imageDirectory ?? join(rootDirectory, "images"),
       source: images,
+      policy: readImagePolicy(config),
     }),
-    networks: await openNetworks(config, { signal }),
+    networks: await openNetworks(config, { signal, ...(runAs ? { firstFreePort: 1024 } : {}) }),
+    ...(runAs ? { runAs } : {}),
     path: config.path,
     cgroupParent: config.cgroupParent,
+    ...(config.lazyWake === "auto" ? { lazy: readLazySettings(config) } : {}),
+    allowHostLoopback: config.allowHostLoopback === "true",
     log,
     signal,
   });

@@ -9,20 +9,28 @@ import {
 } from "@cocoon/core";
 import type { KubeClient, KubeConnection } from "@cocoon/kube";
 import { startEventRecorder } from "@cocoon/kube/controller";
-import { startKubelet, type Kubelet, type KubeletOptions } from "@cocoon/kubelet";
-import type { Registry as OciRegistry, SnapshotFormat } from "@cocoon/oci";
+import { ensureMachineId, startKubelet, type Kubelet, type KubeletOptions } from "@cocoon/kubelet";
+import type { Registry as OciRegistry } from "@cocoon/oci";
 import type { RestoreMode, VmRuntime } from "@cocoon/vm";
 import type { SshLogin } from "./guest/ssh.ts";
 import { defaultIdle, watchIdle, type IdleSettings } from "./idle.ts";
+import { defaultLocalGc, runLocalGc, type LocalGcSettings } from "./local-gc.ts";
 import { createVkMetrics, type VkMetrics } from "./metrics.ts";
 import { describeNode, type NodeSettings } from "./node.ts";
 import type { Ping } from "./probes/checks.ts";
 import { defaultProbeTimes, type ProbeTimes } from "./probes/probe.ts";
-import { dealWithOrphans, type OrphanPolicy } from "./provider/adopt.ts";
-import { CocoonProvider } from "./provider/cocoon-provider.ts";
-import { Machines, type ProviderParts } from "./provider/provider.ts";
-import { watchVms } from "./provider/watch.ts";
-import { openSnapshots, type Snapshots } from "./snapshots.ts";
+import {
+  MachineController,
+  type ControllerParts,
+  type ControllerSettings,
+} from "./provider/machine-controller.ts";
+import { needsSnapshot } from "./provider/clone-machine.ts";
+import { assertKnownVms } from "./provider/known-vms.ts";
+import { dealWithOrphans, type OrphanPolicy } from "./provider/orphans.ts";
+import { CocoonProvider } from "./provider/provider.ts";
+import { watchVms } from "./provider/vm-watch.ts";
+import { openNodeSnapshots, type NodeSnapshots, type NodeSnapshotsOptions } from "./node-snapshots.ts";
+import { readPodMachine } from "./pod-machine.ts";
 import { createUsageMetrics } from "./usage-metrics.ts";
 
 export interface VkOptions extends Abortable {
@@ -30,15 +38,8 @@ export interface VkOptions extends Abortable {
   readonly runtime: VmRuntime;
   readonly node: NodeSettings;
   readonly api: KubeletOptions["api"];
-  readonly registry?: {
+  readonly registry?: Omit<NodeSnapshotsOptions, "registry" | "runtime" | "node" | "metrics"> & {
     readonly client: OciRegistry;
-    readonly format: SnapshotFormat;
-    readonly stagingDirectory: string;
-    readonly transfers?: number;
-    readonly memoryBytes?: number;
-    readonly pullMemoryBytes?: number;
-    readonly level?: number;
-    readonly chunkBytes?: number;
   };
   readonly orphanPolicy: OrphanPolicy;
   readonly cloneRoots?: readonly string[];
@@ -51,13 +52,12 @@ export interface VkOptions extends Abortable {
   readonly restartPauseMs?: number;
   readonly livenessSecondMs?: number;
   readonly idle?: IdleSettings;
+  readonly localGc?: LocalGcSettings;
   readonly restoreMode?: RestoreMode;
   readonly snapshotConfigMap?: "legacy" | "all";
-  readonly macosBin?: string;
   readonly log?: Logger;
   readonly metrics?: Registry;
-  readonly configuration?: unknown;
-  readonly beforeStep?: ProviderParts["beforeStep"];
+  readonly beforeStep?: ControllerParts["beforeStep"];
 }
 
 export interface RunningVk extends AsyncDisposable {
@@ -69,24 +69,16 @@ const defaultRestartPauseMs = 30_000;
 /** Ending it leaves every VM as it is. */
 export async function startVk(options: VkOptions): Promise<RunningVk> {
   const { client, runtime, node, log = silentLogger } = options;
+  await assertKnownVms({ client, runtime, node: node.name, signal: options.signal });
   await using stack = new AsyncDisposableStack();
   const stop = new AbortController();
   stack.defer(() => stop.abort(new Fault("unavailable", "vk-cocoon stops")));
   const signal = AbortSignal.any([options.signal, stop.signal]);
   const registry = options.metrics ?? createRegistry("vk-cocoon");
   const metrics = createVkMetrics(registry);
-  const snapshots = stack.use(await openRegistrySide(options, metrics));
-  await dealWithOrphans({
-    client,
-    runtime,
-    node: node.name,
-    policy: options.orphanPolicy,
-    metrics,
-    log,
-    signal,
-  });
+  const snapshots = stack.use(await openSnapshots(options, metrics));
   const events = stack.use(startEventRecorder({ client, log, component: "vk-cocoon", host: node.name }));
-  const machines = new Machines({
+  const controller = new MachineController({
     client,
     runtime,
     snapshots,
@@ -95,29 +87,37 @@ export async function startVk(options: VkOptions): Promise<RunningVk> {
     ping: options.ping,
     log,
     signal,
-    settings: await settingsOf(options, { signal }),
+    settings: await readSettings(options, { signal }),
     ...(options.beforeStep ? { beforeStep: options.beforeStep } : {}),
   });
-  stack.defer(() => machines.stop());
-  const seats = () => machines.seats();
-  createUsageMetrics(registry, { runtime, seats, rootDirectory: node.rootDirectory, signal });
+  stack.defer(() => controller.stop());
+  const machines = () => controller.machines();
+  const isClaimed = (vmName: string) =>
+    [...machines()].some(({ writer }) => readPodMachine(writer.pod).vm.vmName === vmName);
+  createUsageMetrics(registry, { runtime, machines, rootDirectory: node.rootDirectory, signal });
   const ssh = options.ssh ?? { user: "root" };
-  const provider = new CocoonProvider({ machines, runtime, ssh, node: node.name, log });
+  const provider = new CocoonProvider({ controller, metrics, runtime, ssh, node: node.name, log });
   const kubelet = stack.use(
     await startKubelet({
       client,
       nodeName: node.name,
+      machineId: await ensureMachineId(node.rootDirectory),
       provider,
       api: options.api,
-      describe: (describeOptions) => describeNode(node, runtime, describeOptions),
+      describe: (describeOptions) => describeNode(node, { runtime, isClaimed }, describeOptions),
+      // Not before: VMs of a host whose node name belongs to another host are no orphans.
+      onRegistered: (registered) => {
+        const policy = options.orphanPolicy;
+        return dealWithOrphans({ client, runtime, metrics, log, node: node.name, policy, ...registered });
+      },
       component: "vk-cocoon",
       registry,
       log,
       signal,
-      configuration: options.configuration ?? {},
     }),
   );
-  const watching = watchMachines(options, { machines, log, signal });
+  const onListChange = () => kubelet.touchNode();
+  const watching = watchMachines(options, { controller, snapshots, metrics, log, signal, onListChange });
   stack.defer(async () => {
     stop.abort(new Fault("unavailable", "vk-cocoon stops"));
     await watching;
@@ -126,29 +126,53 @@ export async function startVk(options: VkOptions): Promise<RunningVk> {
   return { kubelet, [Symbol.asyncDispose]: () => parts.disposeAsync() };
 }
 
-/** What goes on beside the pods' own work; ends with the signal. */
+/** What runs beside the machines' own loops; ends with the signal. */
 async function watchMachines(
-  { runtime, idle = defaultIdle }: VkOptions,
-  { machines, ...common }: Abortable & { readonly machines: Machines; readonly log: Logger },
+  { runtime, idle = defaultIdle, localGc = defaultLocalGc }: VkOptions,
+  {
+    controller,
+    snapshots,
+    metrics,
+    onListChange,
+    ...common
+  }: Abortable & {
+    readonly onListChange: () => void;
+    readonly controller: MachineController;
+    readonly snapshots: NodeSnapshots | undefined;
+    readonly metrics: VkMetrics;
+    readonly log: Logger;
+  },
 ): Promise<void> {
+  const description = await runtime.describe(common);
   await Promise.all([
-    watchVms({ ...common, runtime, lookAgain: (vmName) => machines.lookAgain(vmName) }),
-    watchIdle({ ...common, runtime, seats: () => machines.seats(), settings: idle }),
+    watchVms({ ...common, runtime, onListChange, requeue: (vmName) => controller.requeueVm(vmName) }),
+    runLocalGc({
+      ...common,
+      metrics,
+      runtime,
+      snapshots,
+      settings: localGc,
+      isInUse: (name) =>
+        [...controller.machines()].some(({ writer }) =>
+          needsSnapshot(readPodMachine(writer.pod), name, description),
+        ),
+    }),
+    watchIdle({ ...common, runtime, machines: () => controller.machines(), settings: idle }),
   ]);
 }
 
-async function openRegistrySide(
+async function openSnapshots(
   { registry, runtime, node }: VkOptions,
   metrics: VkMetrics,
-): Promise<Snapshots | undefined> {
+): Promise<NodeSnapshots | undefined> {
   if (!registry) return undefined;
   const { client, ...rest } = registry;
-  return openSnapshots({ ...rest, registry: client, runtime, node: node.name, metrics });
+  return openNodeSnapshots({ ...rest, registry: client, runtime, node: node.name, metrics });
 }
 
-async function settingsOf(options: VkOptions, { signal }: Abortable): Promise<ProviderParts["settings"]> {
+async function readSettings(options: VkOptions, { signal }: Abortable): Promise<ControllerSettings> {
   const { node, ssh, runtime } = options;
-  const { can } = await runtime.describe({ signal });
+  const description = await runtime.describe({ signal });
   return {
     node: node.name,
     status: { hostIp: node.ip, hibernatedPhase: options.hibernatedPhase ?? "Running" },
@@ -164,7 +188,7 @@ async function settingsOf(options: VkOptions, { signal }: Abortable): Promise<Pr
     livenessSecondMs: options.livenessSecondMs ?? 1_000,
     restoreMode: options.restoreMode ?? "mmap",
     snapshotConfigMap: options.snapshotConfigMap ?? "legacy",
-    macosBin: options.macosBin ?? "",
-    freezes: can.saveFrozen ?? true,
+    description,
+    canSavePaused: description.can.saveFrozen ?? true,
   };
 }

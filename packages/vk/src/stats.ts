@@ -4,25 +4,25 @@ import { readFile } from "node:fs/promises";
 import type { Abortable } from "@cocoon/core";
 import type { PodStats, StatsSummary } from "@cocoon/kubelet";
 import type { VmRuntime, VmStats } from "@cocoon/vm";
-import type { Seat } from "./provider/seat.ts";
+import type { TrackedMachine } from "./provider/tracked-machine.ts";
 
 export interface StatsOptions extends Abortable {
   readonly runtime: VmRuntime;
   readonly node: string;
-  readonly seats: readonly Seat[];
+  readonly machines: readonly TrackedMachine[];
   readonly startedAt: string;
 }
 
 export async function summarise({
   runtime,
   node,
-  seats,
+  machines,
   startedAt,
   signal,
 }: StatsOptions): Promise<StatsSummary> {
   const time = new Date().toISOString();
-  const live = seats.filter((seat) => seat.showing?.kind === "live" && seat.showing.vmId !== "");
-  const pods = await Promise.all(live.map((seat) => podStats(seat, runtime, signal)));
+  const live = machines.filter((tracked) => tracked.shown?.kind === "live" && tracked.shown.vmId !== "");
+  const pods = await Promise.all(live.map((tracked) => podStats(tracked, runtime, signal)));
   return {
     node: {
       nodeName: node,
@@ -40,9 +40,13 @@ export async function summarise({
 }
 
 /** A machine that just went has no numbers: it is left out. */
-async function podStats(seat: Seat, runtime: VmRuntime, signal: AbortSignal): Promise<PodStats | undefined> {
-  if (seat.showing?.kind !== "live") return undefined;
-  const { startedAt, vmId } = seat.showing;
+async function podStats(
+  tracked: TrackedMachine,
+  runtime: VmRuntime,
+  signal: AbortSignal,
+): Promise<PodStats | undefined> {
+  if (tracked.shown?.kind !== "live") return undefined;
+  const { startedAt, vmId } = tracked.shown;
   let stats: VmStats;
   try {
     stats = await runtime.stats(vmId, { signal });
@@ -56,11 +60,11 @@ async function podStats(seat: Seat, runtime: VmRuntime, signal: AbortSignal): Pr
     rssBytes: stats.memory.residentBytes,
     usageBytes: stats.memory.residentBytes,
   };
-  const { namespace = "", name } = seat.key;
-  const container = seat.writer.pod.spec.containers[0]?.name ?? "agent";
+  const { namespace = "", name } = tracked.key;
+  const container = tracked.writer.pod.spec.containers[0]?.name ?? "agent";
   const rootfs = { time: stats.at, usedBytes: stats.disk.allocatedBytes };
   return {
-    podRef: { name, namespace, uid: seat.uid },
+    podRef: { name, namespace, uid: tracked.uid },
     startTime: startedAt,
     containers: [{ name: container, startTime: startedAt, cpu, memory, rootfs }],
     cpu,

@@ -1,190 +1,128 @@
-/** What each machine and the host use, measured when somebody asks. */
+/** What each machine and the host use, measured when metrics are scraped. */
 import { statfs } from "node:fs/promises";
-import { Counter, Gauge, type Abortable, type Registry } from "@cocoon/core";
 import { freemem, totalmem } from "node:os";
+import { Counter, Gauge, type Abortable, type Registry } from "@cocoon/core";
 import type { VmRuntime, VmStats } from "@cocoon/vm";
-import { readMachine } from "./machine.ts";
-import type { Seat } from "./provider/seat.ts";
+import { readPodMachine } from "./pod-machine.ts";
+import type { TrackedMachine } from "./provider/tracked-machine.ts";
 import { nodeCpuNanos } from "./stats.ts";
 
 export interface UsageSources extends Abortable {
   readonly runtime: VmRuntime;
-  readonly seats: () => Iterable<Seat>;
+  readonly machines: () => Iterable<TrackedMachine>;
   readonly rootDirectory: string;
 }
 
-const labelNames = ["vm", "pod", "namespace", "backend"] as const;
-type Labels = Readonly<Record<(typeof labelNames)[number], string>>;
-
-interface Measured {
-  readonly labels: Labels;
-  readonly stats: VmStats;
+interface Sample {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly value: number;
 }
 
-/** Scrapes follow each other by seconds: the families of one scrape share one measurement. */
-const measureOnceMs = 2_000;
-
-export function createUsageMetrics(registry: Registry, sources: UsageSources): void {
-  const measure = sharedFor(measureOnceMs, () => measureAll(sources));
-  for (const family of families) perVm(registry, family, measure);
-  perNode(registry, sources);
-}
-
-interface Family {
-  readonly name: string;
-  readonly help: string;
-  readonly counter: boolean;
-  readonly read: (stats: VmStats) => number | undefined;
-}
-
-const families: readonly Family[] = [
+/** A name that ends in `_total` is a counter. */
+function register(
+  registry: Registry,
   {
-    name: "vm_cpu_seconds_total",
-    help: "CPU time of the machine.",
-    counter: true,
-    read: (stats) => stats.cpu.usageNanos / 1e9,
-  },
-  {
-    name: "vm_cpu_throttled_seconds_total",
-    help: "Time in which the machine's CPU limit held it back.",
-    counter: true,
-    read: (stats) => (stats.cpu.throttledNanos === undefined ? undefined : stats.cpu.throttledNanos / 1e9),
-  },
-  {
-    name: "vm_cpu_throttled_periods_total",
-    help: "Periods in which the machine's CPU limit held it back.",
-    counter: true,
-    read: (stats) => stats.cpu.throttledPeriods,
-  },
-  {
-    name: "vm_memory_rss_bytes",
-    help: "Resident memory of the machine.",
-    counter: false,
-    read: (stats) => stats.memory.residentBytes,
-  },
-  {
-    name: "vm_disk_cow_bytes",
-    help: "Size of the machine's own disk layer.",
-    counter: false,
-    read: (stats) => stats.disk.apparentBytes,
-  },
-  {
-    name: "vm_network_rx_bytes_total",
-    help: "Bytes that the guest received.",
-    counter: true,
-    read: (stats) => stats.network?.receivedBytes,
-  },
-  {
-    name: "vm_network_tx_bytes_total",
-    help: "Bytes that the guest sent.",
-    counter: true,
-    read: (stats) => stats.network?.sentBytes,
-  },
-];
-
-function perVm(registry: Registry, family: Family, measure: () => Promise<readonly Measured[]>): void {
-  const settings = {
-    name: `vk_cocoon_${family.name}`,
-    help: family.help,
-    labelNames: [...labelNames],
-    registers: [],
-  };
-  const values = async () =>
-    (await measure()).flatMap(({ labels, stats }) => {
-      const value = family.read(stats);
-      return value === undefined ? [] : [{ labels, value }];
-    });
-  const metric = family.counter
+    name,
+    help,
+    labelNames = [],
+  }: { readonly name: string; readonly help: string; readonly labelNames?: string[] },
+  read: () => Promise<readonly Sample[]>,
+): void {
+  const settings = { name: `vk_cocoon_${name}`, help, labelNames, registers: [] };
+  const metric = name.endsWith("_total")
     ? new Counter({
         ...settings,
         async collect() {
           this.reset();
-          for (const { labels, value } of await values()) this.inc(labels, Math.max(0, value));
+          for (const { labels, value } of await read()) this.inc(labels, Math.max(0, value));
         },
       })
     : new Gauge({
         ...settings,
         async collect() {
           this.reset();
-          for (const { labels, value } of await values()) this.set(labels, value);
+          for (const { labels, value } of await read()) this.set(labels, value);
         },
       });
   registry.registerMetric(metric);
 }
 
-function perNode(registry: Registry, { rootDirectory }: UsageSources): void {
-  registry.registerMetric(
-    new Counter({
-      name: "vk_cocoon_node_cpu_seconds_total",
-      help: "CPU time of the host.",
-      registers: [],
-      async collect() {
-        this.reset();
-        this.inc((await nodeCpuNanos()) / 1e9);
-      },
-    }),
-  );
-  for (const { name, help, read } of nodeGauges(rootDirectory))
-    registry.registerMetric(
-      new Gauge({
-        name: `vk_cocoon_${name}`,
-        help,
-        registers: [],
-        async collect() {
-          this.set(await read());
-        },
+const perVm: readonly (readonly [
+  name: string,
+  help: string,
+  read: (stats: VmStats) => number | undefined,
+])[] = [
+  ["vm_cpu_seconds_total", "CPU time of the machine.", ({ cpu }) => cpu.usageNanos / 1e9],
+  [
+    "vm_cpu_throttled_seconds_total",
+    "Time in which the machine's CPU limit held it back.",
+    ({ cpu }) => (cpu.throttledNanos === undefined ? undefined : cpu.throttledNanos / 1e9),
+  ],
+  [
+    "vm_cpu_throttled_periods_total",
+    "Periods in which the machine's CPU limit held it back.",
+    ({ cpu }) => cpu.throttledPeriods,
+  ],
+  ["vm_memory_rss_bytes", "Resident memory of the machine.", ({ memory }) => memory.residentBytes],
+  ["vm_disk_cow_bytes", "Size of the machine's own disk layer.", ({ disk }) => disk.apparentBytes],
+  ["vm_network_rx_bytes_total", "Bytes that the guest received.", ({ network }) => network?.receivedBytes],
+  ["vm_network_tx_bytes_total", "Bytes that the guest sent.", ({ network }) => network?.sentBytes],
+];
+
+const perNode: readonly (readonly [name: string, help: string, read: (root: string) => Promise<number>])[] = [
+  ["node_cpu_seconds_total", "CPU time of the host.", async () => (await nodeCpuNanos()) / 1e9],
+  ["node_memory_used_bytes", "Memory of the host in use.", () => Promise.resolve(totalmem() - freemem())],
+  [
+    "node_storage_available_bytes",
+    "Storage that is free where VMs live.",
+    (root) => statfs(root).then(({ bavail, bsize }) => bavail * bsize),
+  ],
+  [
+    "node_storage_total_bytes",
+    "Storage where VMs live.",
+    (root) => statfs(root).then(({ blocks, bsize }) => blocks * bsize),
+  ],
+];
+
+/** Scrapes follow each other by seconds: the families of one scrape share one measurement. */
+const measureOnceMs = 2_000;
+
+export function createUsageMetrics(registry: Registry, sources: UsageSources): void {
+  const measure = sharedFor(measureOnceMs, () => measureAll(sources));
+  const labelNames = ["vm", "pod", "namespace", "backend"];
+  for (const [name, help, read] of perVm)
+    register(registry, { name, help, labelNames }, async () =>
+      (await measure()).flatMap(({ labels, stats }) => {
+        const value = read(stats);
+        return value === undefined ? [] : [{ labels, value }];
       }),
     );
+  for (const [name, help, read] of perNode)
+    register(registry, { name, help }, async () => [
+      { labels: {}, value: await read(sources.rootDirectory) },
+    ]);
 }
 
-interface NodeGauge {
-  readonly name: string;
-  readonly help: string;
-  readonly read: () => Promise<number>;
+interface Measured {
+  readonly labels: Sample["labels"];
+  readonly stats: VmStats;
 }
 
-function nodeGauges(rootDirectory: string): readonly NodeGauge[] {
-  return [
-    {
-      name: "node_memory_used_bytes",
-      help: "Memory of the host in use.",
-      read: () => Promise.resolve(totalmem() - freemem()),
-    },
-    {
-      name: "node_storage_available_bytes",
-      help: "Storage that is free where VMs live.",
-      read: async () => {
-        const { bavail, bsize } = await statfs(rootDirectory);
-        return bavail * bsize;
-      },
-    },
-    {
-      name: "node_storage_total_bytes",
-      help: "Storage where VMs live.",
-      read: async () => {
-        const { blocks, bsize } = await statfs(rootDirectory);
-        return blocks * bsize;
-      },
-    },
-  ];
-}
-
-async function measureAll({ runtime, seats, signal }: UsageSources): Promise<readonly Measured[]> {
-  const measured = await Promise.all([...seats()].map((seat) => measureOne(runtime, seat, signal)));
+async function measureAll({ runtime, machines, signal }: UsageSources): Promise<readonly Measured[]> {
+  const measured = await Promise.all([...machines()].map((tracked) => measureOne(runtime, tracked, signal)));
   return measured.filter((each) => each !== undefined);
 }
 
 /** A machine that just went has no numbers: it is left out. */
 async function measureOne(
   runtime: VmRuntime,
-  seat: Seat,
+  { shown, key, writer }: TrackedMachine,
   signal: AbortSignal,
 ): Promise<Measured | undefined> {
-  const { showing, key } = seat;
-  if (showing?.kind !== "live" || showing.vmId === "") return undefined;
-  const { vmName, backend } = readMachine(seat.writer.pod).vm;
+  if (shown?.kind !== "live" || shown.vmId === "") return undefined;
+  const { vmName, backend } = readPodMachine(writer.pod).vm;
   try {
-    const stats = await runtime.stats(showing.vmId, { signal });
+    const stats = await runtime.stats(shown.vmId, { signal });
     return { stats, labels: { vm: vmName, pod: key.name, namespace: key.namespace ?? "", backend } };
   } catch {
     return undefined;

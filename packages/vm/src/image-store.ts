@@ -3,8 +3,8 @@
  * never knows about VMs. `images/` implements it.
  */
 import type { Abortable } from "@cocoon/core";
-import type { Readable } from "node:stream";
-import type { GuestLogin, PullOptions } from "./runtime.ts";
+import type { VmImages } from "./runtime.ts";
+import type { GuestLogin } from "./requests.ts";
 import type { GuestOs, ImageType } from "./vm.ts";
 
 export interface Image {
@@ -19,7 +19,7 @@ export interface Image {
 
 /**
  * Everything a backend needs to boot the image. Files are immutable and never change in place. A backend makes hard
- * links to them (copies when it cannot), so that removing the image disturbs nobody.
+ * links to them (copies when it cannot), so that removing the image affects no VM.
  */
 export interface BootableImage {
   readonly image: Image;
@@ -57,13 +57,8 @@ export interface GuestNic {
   readonly dns: readonly string[];
 }
 
-export interface ImageStore {
-  pull(ref: string, options: PullOptions): Promise<Image>;
-  import(name: string, sources: readonly Readable[], options: Abortable): Promise<Image>;
-  list(options: Abortable): Promise<readonly Image[]>;
-  /** By name, normalised reference or digest. `notFound` when it is not local. */
-  inspect(ref: string, options: Abortable): Promise<Image>;
-  remove(ref: string, options: Abortable): Promise<void>;
+/** What clients of the runtime see of it, and what an engine needs. Names may also be normalised references. */
+export interface ImageStore extends VmImages {
   /** Makes what has to be made for booting (at most once per image) and says where it lies. Repeatable. */
   resolve(ref: string, options: Abortable): Promise<BootableImage>;
   /** Writes the seed disk of one VM to `path`, mode 0600: it may hold a password. */

@@ -1,30 +1,26 @@
 /**
- * vm: machines behind one port. `VmRuntime` (runtime.ts) is what the rest of the system sees; backends implement it
- * over QEMU, over an external `cocoon` command, and in memory for tests. `state.ts` says what may be done when.
- * `image-store.ts` and `vm-network.ts` are the ports that a backend stands on; `agent-protocol.ts` is the language of the
- * agent inside a guest. Nothing here knows Kubernetes.
+ * vm: machines behind one port. `VmRuntime` (runtime.ts) is what the rest of the system sees; `state.ts` says what may be
+ * done when. Here are the driver of an external `cocoon` command and, under `/testing`, the fake and the contract suite; the
+ * built-in engine is `@cocoon/qemu`. `image-store.ts` and `vm-network.ts` are the ports that an engine stands on. `/engine`
+ * and `/host` are what engines are built with, `/wire` is the JSON of the command. Nothing here knows Kubernetes.
  */
-export { openCliRuntime, type CliOptions } from "./cli/open-cli.ts";
-export {
-  debianImageName,
-  demoImageName,
-  ensureDemoImage,
-  openImageLibrary,
-  RegistrySource,
-} from "./images/index.ts";
-export type {
-  DemoImageOptions,
-  ImageLibraryOptions,
-  ImageSource,
-  RegistrySourceOptions,
-  SourceBlob,
-  SourceImage,
-} from "./images/index.ts";
+export { openCliRuntime, type CliOptions } from "./external/open-cli.ts";
+export { isNodeCommand } from "./external/vintage.ts";
 export type { BootableImage, GuestNic, Image, ImageGcReport, ImageStore, SeedFacts } from "./image-store.ts";
 export { assignWindowsAddresses, type SacOptions, type WindowsAddress } from "./windows/sac.ts";
-export { LeaseFile, openBridgeNetwork, openUserNetwork, parseLeases } from "./network/index.ts";
-export type { BridgeNetwork, BridgeNetworkOptions, Lease, UserNetworkOptions } from "./network/index.ts";
-export { openQemuRuntime, type QemuOptions } from "./qemu/open.ts";
+export { LeaseFile, parseLeases, type Lease } from "./leases/leases.ts";
+export type {
+  GcReport,
+  GuestExit,
+  GuestProcess,
+  RuntimeDescription,
+  SnapshotFile,
+  SnapshotFiles,
+  VmEvent,
+  VmImages,
+  VmRuntime,
+  VmSnapshots,
+} from "./runtime.ts";
 export type {
   CloneSpec,
   CpuPolicy,
@@ -32,31 +28,24 @@ export type {
   ExecRequest,
   ExportOptions,
   ForkSpec,
-  GcReport,
-  GuestExit,
+  GcOptions,
   GuestLogin,
-  GuestProcess,
   ImportDirectoryOptions,
   ImportOptions,
-  NetworkWish,
+  NetworkSpec,
   PullOptions,
+  RemoteCloneSpec,
+  RemoteSnapshot,
   RemoveVmOptions,
   RestoreMode,
   RunSpec,
-  RuntimeDescription,
   SaveOptions,
-  SnapshotFile,
-  SnapshotFiles,
+  SnapshotLimits,
   StopVmOptions,
   TtySize,
-  VmEvent,
-  VmImages,
-  VmRuntime,
-  VmSnapshots,
-} from "./runtime.ts";
+} from "./requests.ts";
 export type { SaveReport, Snapshot } from "./snapshot.ts";
-export { assertPermitted, liveStates, permission, stateAfter, vmActions, vmStates } from "./state.ts";
-export type { Permission, VmAction, VmState } from "./state.ts";
+export { assertPermitted, liveStates, vmStates, type VmAction, type VmState } from "./state.ts";
 export type {
   GuestOs,
   GuestPhase,

@@ -9,15 +9,31 @@
  * - An operation that fails or is aborted leaves either the old state or the new one; what it had half made is
  *   removed at once, or at the next open when this process dies. Repeating it is always safe.
  * - Bad input is `invalid` with the field named; too little disk is `outOfSpace`; an input that exists but does not fit
- *   this host (another CPU, a newer format) is `preconditionFailed`; a wish that this backend cannot fulfil is
+ *   this host (another CPU, a newer format) is `preconditionFailed`; a request that this backend cannot fulfil is
  *   `notSupported`.
  * - VMs outlive the runtime object and its process. Disposing it lets go of them; it never stops them.
  */
 import type { Abortable } from "@cocoon/core";
 import type { Duplex, Readable, Writable } from "node:stream";
 import type { Image, ImageGcReport } from "./image-store.ts";
+import type {
+  CloneSpec,
+  ExecRequest,
+  ExportOptions,
+  ForkSpec,
+  GcOptions,
+  ImportDirectoryOptions,
+  ImportOptions,
+  PullOptions,
+  RemoteCloneSpec,
+  RemoveVmOptions,
+  RunSpec,
+  SaveOptions,
+  StopVmOptions,
+  TtySize,
+} from "./requests.ts";
 import type { SaveReport, Snapshot } from "./snapshot.ts";
-import type { GuestOs, Hypervisor, Vm, VmAddress, VmExit, VmStats } from "./vm.ts";
+import type { Hypervisor, Vm, VmAddress, VmExit, VmStats } from "./vm.ts";
 
 export interface VmRuntime extends AsyncDisposable {
   /** What this engine is and can do. Cheap, repeatable. */
@@ -36,6 +52,13 @@ export interface VmRuntime extends AsyncDisposable {
    * `notFound` (snapshot), `preconditionFailed` (snapshot does not fit this host).
    */
   clone(spec: CloneSpec, options: Abortable): Promise<Vm>;
+
+  /**
+   * Makes a VM that goes on from a snapshot of a registry; the guest runs before its memory and disks are here, and
+   * they follow in the background (`Vm.loading`). Absent, or `notSupported`, where the engine, this host or the
+   * snapshot's form cannot. Until it is all here, a VM that ends needs the registry to be started again.
+   */
+  cloneRemote?(spec: RemoteCloneSpec, options: Abortable): Promise<Vm>;
 
   /**
    * Makes a VM that goes on from where another one is now; both go on. The source is paused as for a save, and
@@ -93,7 +116,7 @@ export interface VmRuntime extends AsyncDisposable {
    */
   waitReady(ref: string, options: Abortable): Promise<Vm>;
 
-  /** Where the VM can be reached; undefined while nobody knows. */
+  /** Where the VM can be reached; undefined while it is unknown. */
   address(ref: string, options: Abortable): Promise<VmAddress | undefined>;
 
   /** A connection to a TCP port of the guest, forwarded on the way where the network needs it. Destroy it to hang up. */
@@ -123,8 +146,8 @@ export interface VmRuntime extends AsyncDisposable {
   readonly snapshots: VmSnapshots;
   readonly images: VmImages;
 
-  /** Removes what nothing refers to: images no VM needs (all = also named ones), leftovers of dead processes. */
-  gc(options: Abortable): Promise<GcReport>;
+  /** Removes what nothing refers to: unused images, leftovers of dead processes, and snapshots beyond the given limits. */
+  gc(options: GcOptions): Promise<GcReport>;
 }
 
 export interface VmSnapshots {
@@ -162,6 +185,8 @@ export interface VmImages {
 }
 
 export interface RuntimeDescription {
+  /** Which program keeps the VMs: another one has no knowledge of them. */
+  readonly engine: "qemu" | "cocoon" | "cocoon-node";
   readonly hypervisor: Hypervisor;
   /** Version of the engine, e.g. "7.2.22". */
   readonly version: string;
@@ -182,119 +207,17 @@ export interface RuntimeDescription {
     readonly restoreStopped: boolean;
     /** False: a save always lets the guest go on. Absent means true. */
     readonly saveFrozen?: boolean;
+    /** False: a clone reads the files of its snapshot while it runs, so the snapshot must stay. Absent means true. */
+    readonly cloneStandsAlone?: boolean;
+    /** Sizes that a clone may have larger than its snapshot. */
+    readonly cloneSizes: readonly ("cpus" | "memoryBytes" | "storageBytes")[];
+    /** A VM can go on from a snapshot of a registry before its content is here. Absent means false. */
+    readonly cloneRemote?: boolean;
   };
+  /** Why `cloneRemote` is not possible here, where it was asked for. */
+  readonly whyNotRemote?: string;
   /** Where the VM records live, for `df`. */
   readonly rootDirectory: string;
-}
-
-export interface NetworkWish {
-  /** Named network; absent = default. */
-  readonly network?: string;
-  /** Default 1; 0 = none. */
-  readonly nics?: number;
-  /** Guest ports to be reachable beside SSH, where the network needs telling. */
-  readonly ports?: readonly { readonly protocol: "tcp" | "udp"; readonly guestPort: number }[];
-  /** The guest may not reach the outside. */
-  readonly isolated?: boolean;
-  readonly queueSize?: number;
-}
-
-export interface CpuPolicy {
-  /** Share against others, 1..10000, default 100. */
-  readonly weight?: number;
-  readonly quotaMicros?: number;
-  readonly periodMicros?: number;
-}
-
-export interface RunSpec extends NetworkWish {
-  readonly name: string;
-  readonly image: string;
-  readonly cpus?: number;
-  readonly memoryBytes?: number;
-  readonly storageBytes?: number;
-  readonly os?: GuestOs;
-  readonly dataDisks?: readonly DataDisk[];
-  readonly login?: GuestLogin;
-  /** Give it a screen, reachable through `openDisplay`. Saving such a VM freezes it longer. */
-  readonly display?: boolean;
-  readonly cpuPolicy?: CpuPolicy;
-  readonly labels?: Readonly<Record<string, string>>;
-  /** Default true; false leaves it in state `created`. */
-  readonly start?: boolean;
-}
-
-/** Who may log in, and what programs see; applied by the guest's first boot. The password never reaches an argv. */
-export interface GuestLogin {
-  readonly user?: string;
-  readonly password?: string;
-  readonly sshKeys?: readonly string[];
-  readonly env?: Readonly<Record<string, string>>;
-}
-
-export interface DataDisk {
-  readonly name: string;
-  readonly sizeBytes: number;
-  readonly fsType: "ext4" | "none";
-  readonly mountPoint?: string;
-}
-
-/** How a clone gets at its memory; an engine that knows only one way takes that. */
-export type RestoreMode = "copy" | "ondemand" | "mmap";
-
-export interface CloneSpec extends NetworkWish {
-  readonly name: string;
-  readonly snapshot: string;
-  readonly restoreMode?: RestoreMode;
-  readonly cpus?: number;
-  readonly memoryBytes?: number;
-  readonly storageBytes?: number;
-  readonly cpuPolicy?: CpuPolicy;
-  readonly labels?: Readonly<Record<string, string>>;
-}
-
-export interface ForkSpec extends NetworkWish {
-  readonly name: string;
-  /** Ref of the VM to fork. */
-  readonly source: string;
-  readonly storageBytes?: number;
-  readonly cpuPolicy?: CpuPolicy;
-  readonly labels?: Readonly<Record<string, string>>;
-}
-
-export interface StopVmOptions extends Abortable {
-  readonly timeoutMs?: number;
-  readonly force?: boolean;
-}
-
-export interface RemoveVmOptions extends Abortable {
-  readonly force?: boolean;
-}
-
-export interface SaveOptions extends Abortable {
-  readonly name?: string;
-  readonly description?: string;
-  /** Default true. False leaves the VM paused: what was saved is exactly where it stands. */
-  readonly resume?: boolean;
-}
-
-export interface ExportOptions extends Abortable {
-  readonly gzip?: boolean;
-}
-
-export interface ImportOptions extends Abortable {
-  readonly name?: string;
-  readonly description?: string;
-}
-
-export interface ImportDirectoryOptions extends ImportOptions {
-  /** Take the files over instead of copying them, and remove the directory. Nobody else may write to them. */
-  readonly consume?: boolean;
-}
-
-export interface PullOptions extends Abortable {
-  /** Fetch again even when a copy is there. */
-  readonly force?: boolean;
-  readonly onProgress?: (progress: { readonly doneBytes: number; readonly totalBytes?: number }) => void;
 }
 
 export interface SnapshotFiles {
@@ -312,21 +235,6 @@ export interface SnapshotFile {
   readonly mode: number;
   /** Where data is; what lies between reads as zero. Absent = all of it. */
   readonly dataRanges?: readonly { readonly offset: number; readonly length: number }[];
-}
-
-export interface ExecRequest {
-  readonly argv: readonly string[];
-  readonly env?: Readonly<Record<string, string>>;
-  readonly cwd?: string;
-  readonly user?: string;
-  readonly tty?: TtySize;
-  /** Whether the caller has input; without it the program reads end of file. */
-  readonly stdin?: boolean;
-}
-
-export interface TtySize {
-  readonly rows: number;
-  readonly columns: number;
 }
 
 export interface GuestProcess extends AsyncDisposable {
@@ -364,5 +272,6 @@ export type VmEvent =
 
 export interface GcReport {
   readonly images: ImageGcReport;
+  readonly removedSnapshots: readonly Snapshot[];
   readonly removedDirectories: readonly string[];
 }

@@ -12,6 +12,8 @@ export interface Snapshot {
   /** Hex digests of the base images that it stands on. */
   readonly imageBlobIds: readonly string[];
   readonly createdAt: string;
+  /** When a VM was last cloned or restored from it. */
+  readonly lastUsedAt?: string;
   /** The VM it was taken of; absent for an imported one. */
   readonly vmId?: string;
   /** Bytes on this host, holes not counted. */

@@ -1,6 +1,6 @@
 /**
  * The states of a VM, and which action is legal in which state, as one table. Every backend asks this table
- * before it does anything; nobody keeps a second opinion.
+ * before it does anything; no backend has rules of its own.
  *
  *             create            start
  *   (nothing) ──────► creating ───────► running ◄──resume── paused
@@ -26,19 +26,18 @@ interface ActionRule {
   readonly from: readonly VmState[];
   /** States in which the action is already done: success without effect. */
   readonly noop?: readonly VmState[];
-  /** The state after success; absent when the action leaves it alone. */
-  readonly to?: VmState;
 }
 
 const rules = {
-  start: { from: ["created", "stopped", "error"], noop: ["running"], to: "running" },
-  stop: { from: ["running", "paused"], noop: ["created", "stopped", "error"], to: "stopped" },
-  pause: { from: ["running"], noop: ["paused"], to: "paused" },
-  resume: { from: ["paused"], noop: ["running"], to: "running" },
-  reset: { from: ["running", "paused"], to: "running" },
+  start: { from: ["created", "stopped", "error"], noop: ["running"] },
+  stop: { from: ["running", "paused"], noop: ["created", "stopped", "error"] },
+  pause: { from: ["running"], noop: ["paused"] },
+  resume: { from: ["paused"], noop: ["running"] },
+  reset: { from: ["running", "paused"] },
   save: { from: ["running", "paused"] },
+  saveDisks: { from: ["created", "stopped", "error"] },
   fork: { from: ["running", "paused"] },
-  restore: { from: ["running", "paused", "stopped", "error"], to: "running" },
+  restore: { from: ["running", "paused", "stopped", "error"] },
   remove: { from: ["created", "stopped", "error"] },
   removeByForce: { from: ["creating", "created", "running", "paused", "stopped", "error"] },
   exec: { from: ["running"] },
@@ -48,36 +47,19 @@ const rules = {
 } as const satisfies Readonly<Record<string, ActionRule>>;
 
 export type VmAction = keyof typeof rules;
-export const vmActions: readonly VmAction[] = Object.keys(rules).filter(
-  (name) => name in rules,
-) as VmAction[];
 
-export type Permission = "act" | "noop" | "refuse";
-
-/** Whether the action does something, is already done, or is not legal in that state. */
-export function permission(action: VmAction, state: VmState): Permission {
-  const rule: ActionRule = rules[action];
-  if (rule.from.includes(state)) return "act";
-  return rule.noop?.includes(state) ? "noop" : "refuse";
-}
-
-/** The state after the action has succeeded. */
-export function stateAfter(action: VmAction, state: VmState): VmState {
-  const rule: ActionRule = rules[action];
-  return permission(action, state) === "act" ? (rule.to ?? state) : state;
-}
-
-/** Throws `conflict` when the action is not legal; says whether there is anything to do. */
+/** True when the action has something to do, false when it is already done. Throws `conflict` when it is not legal. */
 export function assertPermitted(
   action: VmAction,
   vm: { readonly name: string; readonly state: VmState },
 ): boolean {
-  const verdict = permission(action, vm.state);
-  if (verdict === "refuse") throw new Fault("conflict", refusal(action, vm));
-  return verdict === "act";
+  const rule: ActionRule = rules[action];
+  if (rule.from.includes(vm.state)) return true;
+  if (rule.noop?.includes(vm.state)) return false;
+  throw new Fault("conflict", formatRefusal(action, vm));
 }
 
-function refusal(action: VmAction, vm: { readonly name: string; readonly state: VmState }): string {
+function formatRefusal(action: VmAction, vm: { readonly name: string; readonly state: VmState }): string {
   if (action === "remove" && liveStates.has(vm.state)) return `VM ${vm.name} is running (force required)`;
   const needed: readonly VmState[] = rules[action].from;
   const wording = needed.includes("running") && !liveStates.has(vm.state) ? "VM not running: " : "";

@@ -4,14 +4,14 @@
  */
 import type { Abortable } from "@cocoon/core";
 import type { GuestNic } from "./image-store.ts";
-import type { NetworkWish } from "./runtime.ts";
+import type { NetworkSpec } from "./requests.ts";
 import type { PortForward, VmAddress, VmNic } from "./vm.ts";
 
 export interface NetworkRequest {
   readonly vmId: string;
   readonly vmName: string;
   readonly cpus: number;
-  readonly wish: NetworkWish;
+  readonly spec: NetworkSpec;
 }
 
 /** One interface: what the record says, what the guest is told, what QEMU is given. */

@@ -66,7 +66,7 @@ export type VmOrigin =
 export interface VmExit {
   /**
    * `guest`: powered off from inside. `stopped`: by our stop. `killed`: the process was ended from outside.
-   * `crashed`: the hypervisor ended by itself. `lost`: gone while nobody watched, the host's reboot included.
+   * `crashed`: the hypervisor ended by itself. `lost`: gone while no process watched it, the host's reboot included.
    */
   readonly reason: "guest" | "stopped" | "killed" | "crashed" | "lost";
   readonly at: string;
@@ -74,7 +74,7 @@ export interface VmExit {
 }
 
 /**
- * How far the guest is. `unknown`: it has no agent, so nobody can tell. `booting`: the agent has not answered
+ * How far the guest is. `unknown`: it has no agent, so it cannot be told. `booting`: the agent has not answered
  * since the last start. `refreshing`: it answered, its identity is being renewed. `ready`: both done.
  */
 export type GuestPhase = "unknown" | "booting" | "refreshing" | "ready";
@@ -103,8 +103,10 @@ export interface Vm {
   readonly startedAt?: string;
   readonly stoppedAt?: string;
   readonly lastExit?: VmExit;
+  /** Memory and disks that are still coming from the registry: until then it depends on the snapshot there. */
+  readonly loading?: { readonly doneBytes: number; readonly totalBytes: number; readonly problem?: string };
   /** Why the VM is in state `error`. */
-  readonly trouble?: string;
+  readonly problem?: string;
 }
 
 /** Where the VM can be reached from this host. */

@@ -7,6 +7,7 @@ import type { Abortable, Logger } from "@cocoon/core";
 import {
   configMaps,
   deployments,
+  namespaces,
   nodes,
   openCaches,
   pods,
@@ -33,6 +34,7 @@ export interface WebhookCaches extends AsyncDisposable {
   readonly workloads: WorkloadCaches;
   readonly sets: ObjectCache<SetFacts>;
   readonly hibernations: ObjectCache<HibernationFacts>;
+  readonly namespaces: ObjectCache<KubeObject>;
   /** Rejects when a cache can no longer be relied on. */
   readonly failed: Promise<never>;
 }
@@ -55,14 +57,20 @@ export async function openWebhookCaches(
     },
     sets: caches.open(cocoonSets, { read: readSetFacts }),
     hibernations: caches.open(cocoonHibernations, { read: readHibernationFacts }),
+    namespaces: caches.open(as<KubeObject>(namespaces), { read: readName }),
   };
   const { workloads, ...others } = opened;
   const all = [shards, ...Object.values(others), ...Object.values(workloads)];
   await Promise.all(all.map((cache) => cache.synced({ signal })));
   const failed = Promise.race(all.map((cache) => cache.failed));
-  failed.catch(() => undefined); // whoever waits for it hears it
+  failed.catch(() => undefined); // reported where it is awaited
   const owned = stack.move();
   return { shards, ...opened, failed, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+/** Only that it exists matters. */
+function readName({ metadata: { name = "", uid = "", resourceVersion = "" } }: KubeObject): KubeObject {
+  return { metadata: { name, uid, resourceVersion } };
 }
 
 /** The same kind, read into a form of our own. */

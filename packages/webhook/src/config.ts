@@ -1,5 +1,5 @@
 /** Settings of cocoon-webhook. Names and defaults are those that its users know; see docs/webhook.md. */
-import { logLevels, optionType, tryParseDuration, type ConfigOf, type Program } from "@cocoon/core";
+import { optionType, tryParseDuration, type ConfigOf, type Program } from "@cocoon/core";
 import { kubeClientOptions } from "@cocoon/kube";
 import { credentialOptions } from "@cocoon/oci";
 import * as z from "zod";
@@ -14,149 +14,130 @@ const lenientDuration = (fallbackMs: number) =>
 
 const minute = 60_000;
 
+const option = <S extends z.ZodType>(env: string, schema: S, description: string) => ({
+  schema,
+  description,
+  env: [env],
+});
+const flag = (env: string, description: string) => ({
+  ...option(env, optionType.bool(false), description),
+  boolean: true,
+});
+
 const servingOptions = {
-  listenAddr: {
-    schema: optionType.text(":8443"),
-    description: "admission listener, [host]:port",
-    env: ["LISTEN_ADDR"],
-  },
-  metricsAddr: {
-    schema: optionType.text(":9090"),
-    description: "metrics and health over plain HTTP, [host]:port",
-    env: ["METRICS_ADDR"],
-  },
-  tlsCert: {
-    schema: optionType.text("/etc/cocoon/webhook/certs/tls.crt"),
-    description: "serving certificate, where certificates come from files",
-    env: ["TLS_CERT"],
-  },
-  tlsKey: {
-    schema: optionType.text("/etc/cocoon/webhook/certs/tls.key"),
-    description: "its key",
-    env: ["TLS_KEY"],
-  },
-  certificates: {
-    schema: optionType.choice(["files", "built-in"], "files"),
-    description:
-      "files: somebody else (cert-manager) renews them; built-in: an authority of our own in a Secret",
-    env: ["WEBHOOK_CERTIFICATES"],
-  },
-  certificateSecret: {
-    schema: optionType.text("cocoon-webhook-tls"),
-    description: "Secret in cocoon-system for built-in certificates",
-    env: ["WEBHOOK_CERTIFICATE_SECRET"],
-  },
-  certificateHosts: {
-    schema: optionType.list([
-      "cocoon-webhook.cocoon-system.svc",
-      "cocoon-webhook.cocoon-system.svc.cluster.local",
-    ]),
-    description: "names and addresses in built-in certificates",
-    env: ["WEBHOOK_CERTIFICATE_HOSTS"],
-  },
-  mutatingConfiguration: {
-    schema: optionType.text("cocoon-webhook-mutate"),
-    description: "MutatingWebhookConfiguration that gets the built-in authority",
-    env: ["WEBHOOK_MUTATING_CONFIGURATION"],
-  },
-  validatingConfiguration: {
-    schema: optionType.text("cocoon-webhook-validate"),
-    description: "ValidatingWebhookConfiguration that gets the built-in authority",
-    env: ["WEBHOOK_VALIDATING_CONFIGURATION"],
-  },
-  lameDuck: {
-    schema: optionType.durationMs(3_000),
-    description: "how long a stopping replica goes on answering",
-    env: ["WEBHOOK_LAME_DUCK"],
-  },
+  listenAddr: option("LISTEN_ADDR", optionType.text(":8443"), "admission listener, [host]:port"),
+  metricsAddr: option(
+    "METRICS_ADDR",
+    optionType.text(":9090"),
+    "metrics and health over plain HTTP, [host]:port",
+  ),
+  tlsCert: option(
+    "TLS_CERT",
+    optionType.text("/etc/cocoon/webhook/certs/tls.crt"),
+    "serving certificate, where certificates come from files",
+  ),
+  tlsKey: option("TLS_KEY", optionType.text("/etc/cocoon/webhook/certs/tls.key"), "its key"),
+  certificates: option(
+    "WEBHOOK_CERTIFICATES",
+    optionType.choice(["files", "built-in"], "files"),
+    "files: renewed by cert-manager or another tool; built-in: an authority of our own in a Secret",
+  ),
+  certificateSecret: option(
+    "WEBHOOK_CERTIFICATE_SECRET",
+    optionType.text("cocoon-webhook-tls"),
+    "Secret in cocoon-system for built-in certificates",
+  ),
+  certificateHosts: option(
+    "WEBHOOK_CERTIFICATE_HOSTS",
+    optionType.list(["cocoon-webhook.cocoon-system.svc", "cocoon-webhook.cocoon-system.svc.cluster.local"]),
+    "names and addresses in built-in certificates",
+  ),
+  mutatingConfiguration: option(
+    "WEBHOOK_MUTATING_CONFIGURATION",
+    optionType.text("cocoon-webhook-mutate"),
+    "MutatingWebhookConfiguration that gets the built-in authority",
+  ),
+  validatingConfiguration: option(
+    "WEBHOOK_VALIDATING_CONFIGURATION",
+    optionType.text("cocoon-webhook-validate"),
+    "ValidatingWebhookConfiguration that gets the built-in authority",
+  ),
+  lameDuck: option(
+    "WEBHOOK_LAME_DUCK",
+    optionType.durationMs(3_000),
+    "how long a stopping replica goes on answering",
+  ),
 } as const;
 
 const ruleOptions = {
-  mode: {
-    schema: optionType.choice(["sticky", "gate"], "sticky"),
-    description: "sticky: machines' pods get name, slot and node; gate: only CocoonSets may have machines",
-    env: ["WEBHOOK_MODE"],
-  },
-  podCreators: {
-    schema: optionType.list(["system:serviceaccount:cocoon-system:cocoon-operator"]),
-    description: "users that may create machines' pods in mode gate",
-    env: ["POD_CREATORS"],
-  },
-  pin: {
-    schema: optionType.choice(pinModes, "auto"),
-    description:
-      "auto: spec.nodeName where everything could be checked, else node affinity; affinity: always that",
-    env: ["WEBHOOK_PIN"],
-  },
-  onFailure: {
-    schema: optionType.choice(["refuse", "admit"], "refuse"),
-    description: "a pod that cannot get a reservation: refuse it, or admit it unchanged with a warning",
-    env: ["WEBHOOK_ON_FAILURE"],
-  },
-  keepOff: {
-    schema: optionType.bool(false),
-    boolean: true,
-    description: "keep pods that tolerate every taint off VM hosts",
-    env: ["WEBHOOK_KEEP_OFF"],
-  },
-  guardDeletion: {
-    schema: optionType.bool(true),
-    boolean: true,
-    description: "refuse the deletion of workloads whose pods are machines, as a scale-down to none",
-    env: ["WEBHOOK_GUARD_DELETION"],
-  },
+  mode: option(
+    "WEBHOOK_MODE",
+    optionType.choice(["sticky", "gate"], "sticky"),
+    "sticky: machines' pods get name, slot and node; gate: only CocoonSets may have machines",
+  ),
+  podCreators: option(
+    "POD_CREATORS",
+    optionType.list(["system:serviceaccount:cocoon-system:cocoon-operator"]),
+    "users that may create machines' pods in mode gate",
+  ),
+  pin: option(
+    "WEBHOOK_PIN",
+    optionType.choice(pinModes, "auto"),
+    "auto: spec.nodeName where everything could be checked, else node affinity; affinity: always that",
+  ),
+  onFailure: option(
+    "WEBHOOK_ON_FAILURE",
+    optionType.choice(["refuse", "admit"], "refuse"),
+    "a pod that cannot get a reservation: refuse it, or admit it unchanged with a warning",
+  ),
+  keepOff: flag("WEBHOOK_KEEP_OFF", "keep pods that tolerate every taint off VM hosts"),
+  guardDeletion: flag(
+    "WEBHOOK_GUARD_DELETION",
+    "refuse the deletion of workloads whose pods are machines, as a scale-down to none",
+  ),
 } as const;
 
 const reaperOptions = {
-  reaperInterval: {
-    schema: lenientDuration(5 * minute),
-    description: "time between sweeps over all reservations",
-    env: ["REAPER_INTERVAL"],
-  },
-  reaperGrace: {
-    schema: lenientDuration(30 * minute),
-    description: "how long a slot is kept after its pod has gone",
-    env: ["REAPER_GRACE"],
-  },
-  unboundGrace: {
-    schema: lenientDuration(1.5 * minute),
-    description: "how long a reservation waits for its pod; above the API server's request timeout",
-    env: ["WEBHOOK_UNBOUND_GRACE"],
-  },
+  reaperInterval: option(
+    "REAPER_INTERVAL",
+    lenientDuration(5 * minute),
+    "time between sweeps over all reservations",
+  ),
+  reaperGrace: option(
+    "REAPER_GRACE",
+    lenientDuration(30 * minute),
+    "how long a slot is kept after its pod has gone",
+  ),
+  unboundGrace: option(
+    "WEBHOOK_UNBOUND_GRACE",
+    lenientDuration(1.5 * minute),
+    "how long a reservation waits for its pod; above the API server's request timeout",
+  ),
 } as const;
 
 const registryOptions = {
-  ociRegistry: {
-    schema: optionType.optionalText(),
-    description:
-      "registry with the machines' snapshots; wins over EPOCH_URL; without either nothing is proven",
-    env: ["OCI_REGISTRY"],
-  },
-  epochUrl: {
-    schema: optionType.optionalText(),
-    description: "epoch server with the machines' snapshots",
-    env: ["EPOCH_URL"],
-  },
+  ociRegistry: option(
+    "OCI_REGISTRY",
+    optionType.optionalText(),
+    "registry with the machines' snapshots; wins over EPOCH_URL; without either nothing is proven",
+  ),
+  epochUrl: option("EPOCH_URL", optionType.optionalText(), "epoch server with the machines' snapshots"),
   ...credentialOptions,
-  dockerConfig: {
-    schema: optionType.text("/root/.docker/config.json"),
-    description: "docker configuration file with registry credentials, where EPOCH_TOKEN is not set",
-    env: ["WEBHOOK_DOCKER_CONFIG"],
-  },
+  dockerConfig: option(
+    "WEBHOOK_DOCKER_CONFIG",
+    optionType.text("/root/.docker/config.json"),
+    "docker configuration file with registry credentials, where EPOCH_TOKEN is not set",
+  ),
 } as const;
 
 const processOptions = {
   ...kubeClientOptions,
-  logLevel: {
-    schema: z.enum(logLevels).default("info"),
-    description: "log level",
-    env: ["WEBHOOK_LOG_LEVEL"],
-  },
-  replica: {
-    schema: optionType.optionalText(),
-    description: "name of this replica, unique among them; default the host's name and process",
-    env: ["POD_NAME"],
-  },
+  logLevel: option("WEBHOOK_LOG_LEVEL", optionType.logLevel(), "log level"),
+  replica: option(
+    "POD_NAME",
+    optionType.optionalText(),
+    "name of this replica, unique among them; default the host's name and process",
+  ),
 } as const;
 
 export const webhookProgram = {

@@ -1,29 +1,35 @@
 /** The paths of the webhook and who answers on them. */
-import { collisionsWith, type NameClaim } from "@cocoon/contract";
-import { isFault, type Abortable } from "@cocoon/core";
+import { listCollisions, type NameClaim } from "@cocoon/contract";
+import { ignoreFault, type Abortable } from "@cocoon/core";
 import { deployments, replicaSets, statefulSets } from "@cocoon/kube";
 import type { AdmissionEndpoint, AdmissionHandler } from "@cocoon/kube/admission";
-import { hibernationsOf } from "./hibernations.ts";
-import { announceGrant } from "./handlers/announce.ts";
+import type { EventRecorder } from "@cocoon/kube/controller";
+import { findHibernations } from "./hibernations.ts";
 import type { SpecShape } from "./handlers/cocoonset-shape.ts";
-import { judgeGate, judgeSetPod } from "./handlers/gate.ts";
-import type { Judgement } from "./handlers/judgement.ts";
-import { mutatePods } from "./handlers/mutate.ts";
-import { judgeSticky } from "./handlers/sticky.ts";
+import { decideGate, decideSetPod } from "./handlers/gate.ts";
+import type { AdmissionResult } from "./handlers/admission-result.ts";
+import { mutatePods, type MachinePod } from "./handlers/mutate.ts";
+import { mutateWorkloads } from "./handlers/mutate-workload.ts";
+import { decideSticky } from "./handlers/sticky.ts";
 import { validateSets } from "./handlers/validate-cocoonset.ts";
 import { validateHibernations } from "./handlers/validate-hibernation.ts";
 import { validateWorkloads, type Parent, type ParentKey } from "./handlers/validate-workload.ts";
+import { IdentityWriters } from "./identity/identity-writers.ts";
+import { createSourceAccess, type SourceAccess } from "./identity/source-access.ts";
 import { setExists } from "./sets.ts";
 import type { Parts } from "./start.ts";
+import type { Granted } from "./store/claim-request.ts";
 import { collisionText } from "./store/collisions.ts";
 import { readWorkloadFacts } from "./workloads.ts";
 
-type Judge = (...args: Parameters<AdmissionHandler>) => Judgement | Promise<Judgement>;
+type Decide = (...args: Parameters<AdmissionHandler>) => AdmissionResult | Promise<AdmissionResult>;
 
-export function endpointsOf(parts: Parts): Record<string, AdmissionEndpoint> {
+export function createEndpoints(parts: Parts): Record<string, AdmissionEndpoint> {
   const { options, model } = parts;
-  const judges: Readonly<Record<string, readonly [name: string, judge: Judge]>> = {
-    "/mutate": ["mutate", podJudge(parts)],
+  const identity = createIdentityRules(parts);
+  const handlers: Readonly<Record<string, readonly [name: string, decide: Decide]>> = {
+    "/mutate": ["mutate", createPodHandler(parts, identity)],
+    "/mutate-workload": ["mutate_workload", mutateWorkloads],
     "/validate": [
       "validate",
       validateWorkloads({
@@ -34,16 +40,17 @@ export function endpointsOf(parts: Parts): Record<string, AdmissionEndpoint> {
     "/validate-cocoonset": [
       "validate_cocoonset",
       validateSets({
-        collisions: (claim) => collisionsOf(claim, parts),
-        doubtsAbout: (spec) => doubtsAbout(spec, parts),
+        collisions: (claim) => findCollisions(claim, parts),
+        findWarnings: (spec) => findWarnings(spec, parts),
         isAbsent: options.snapshots.isAbsent,
+        sourceAccess: identity.sourceAccess,
       }),
     ],
     "/validate-cocoonhibernation": [
       "validate_cocoonhibernation",
       validateHibernations({
-        referringTo: (namespace, pod) => hibernationsOf(parts.caches.hibernations, { namespace, pod }),
-        doubtAbout: (namespace, pod) =>
+        referringTo: (namespace, pod) => findHibernations(parts.caches.hibernations, { namespace, pod }),
+        findWarning: (namespace, pod) =>
           model.pods.named(namespace, pod)
             ? undefined
             : `there is no machine's pod "${pod}" in ${namespace} yet`,
@@ -51,39 +58,64 @@ export function endpointsOf(parts: Parts): Record<string, AdmissionEndpoint> {
     ],
   };
   return Object.fromEntries(
-    Object.entries(judges).map(([path, [name, judge]]) => [path, endpoint(name, judge, parts)]),
+    Object.entries(handlers).map(([path, [name, decide]]) => [path, endpoint(name, decide, parts)]),
   );
 }
 
-function podJudge({ options, caches, model, reservations, metrics, events, log }: Parts): Judge {
+interface IdentityRules {
+  readonly writers: IdentityWriters;
+  readonly sourceAccess: SourceAccess;
+}
+
+function createIdentityRules({ options: { client }, caches, model }: Parts): IdentityRules {
+  const writers = new IdentityWriters(client);
+  const namespaceExists = (name: string) => caches.namespaces.get({ name }) !== undefined;
+  const sourceAccess = createSourceAccess({ client, writers, keepers: model.context, namespaceExists });
+  return { writers, sourceAccess };
+}
+
+function createPodHandler(parts: Parts, { writers, sourceAccess }: IdentityRules): Decide {
+  const { options, caches, model, reservations, metrics, events, log } = parts;
   const { rules, client } = options;
   const setPods = {
     setExists: (set: Parameters<typeof setExists>[0], call: Abortable) =>
       setExists(set, { cache: caches.sets, client }, call),
     keepers: model.context,
+    writers,
   };
-  const judgeMachine =
+  const decideMachine =
     rules.mode === "gate"
-      ? judgeGate({ ...setPods, creators: rules.creators })
-      : judgeSticky({
+      ? decideGate({ ...setPods, creators: rules.creators })
+      : decideSticky({
           reservations,
           pending: model.pending,
           workloads: model.workloads,
-          judgeSetPod: judgeSetPod(setPods),
+          decideSetPod: decideSetPod(setPods),
           onFailure: rules.onFailure,
           granted: (machine, granted) => {
             metrics.reservations.inc({ pool: granted.entry.pool });
             announceGrant(machine, granted, events);
           },
         });
-  return mutatePods({ judgeMachine, keepOff: rules.keepOff, log });
+  return mutatePods({ decideMachine, sourceAccess, writers, keepOff: rules.keepOff, log });
 }
 
-/** Counts every judgement once. */
-function endpoint(name: string, judge: Judge, { metrics }: Parts): AdmissionEndpoint {
+/** On the owner of a pod that waits for its node, because the pod has no name yet. */
+function announceGrant(machine: MachinePod, { entry, placement }: Granted, events: EventRecorder): void {
+  if (placement.warning === undefined) return;
+  const { namespace, name } = machine.request;
+  const owner = machine.pod.metadata.ownerReferences?.find(({ controller }) => controller === true);
+  const regarding = owner
+    ? { apiVersion: owner.apiVersion, kind: owner.kind, namespace, name: owner.name, uid: owner.uid }
+    : { apiVersion: "v1", kind: "Pod", namespace, name: machine.pod.metadata.name || name || entry.vmName };
+  events.record(regarding, { type: "Warning", reason: "WaitsForNode", message: placement.warning });
+}
+
+/** Counts every result once. */
+function endpoint(name: string, decide: Decide, { metrics }: Parts): AdmissionEndpoint {
   // One look-up instead of sorting and joining the labels on every request.
   const counters = new Map<string, { inc(): void }>();
-  const counted = ({ verdict, result, reason }: Judgement) => {
+  const counted = ({ verdict, result, reason }: AdmissionResult) => {
     const key = `${result} ${reason}`;
     const counter = counters.get(key) ?? metrics.admission.labels({ handler: name, result, reason });
     counters.set(key, counter);
@@ -93,15 +125,15 @@ function endpoint(name: string, judge: Judge, { metrics }: Parts): AdmissionEndp
   return {
     name,
     handler: (request, context) => {
-      const judgement = judge(request, context);
-      return judgement instanceof Promise ? judgement.then(counted) : counted(judgement);
+      const result = decide(request, context);
+      return result instanceof Promise ? result.then(counted) : counted(result);
     },
   };
 }
 
 const workloadTypes = { deployments, statefulsets: statefulSets, replicasets: replicaSets };
 
-/** What the cache does not show may be too new for it, so it is asked for. */
+/** What the cache does not show may be too new for it: the API server is read. */
 function findParent(
   { resource, namespace, name }: ParentKey,
   { model, options }: Parts,
@@ -109,34 +141,29 @@ function findParent(
 ): Parent | undefined | Promise<Parent | undefined> {
   const known = model.workloads.find(resource, namespace, name);
   if (known) return known;
-  return options.client.get(workloadTypes[resource], { namespace, name }, { signal }).then(
-    (object) => readWorkloadFacts(object),
-    (error: unknown) => {
-      if (isFault(error, "notFound")) return undefined;
-      throw error;
-    },
-  );
+  const found = options.client.get(workloadTypes[resource], { namespace, name }, { signal });
+  return ignoreFault("notFound", found.then(readWorkloadFacts));
 }
 
-function collisionsOf(claim: NameClaim, { caches, model }: Parts): readonly string[] {
+function findCollisions(claim: NameClaim, { caches, model }: Parts): readonly string[] {
   const sets = [...caches.sets.list()].map((set) => set.claim);
-  const found = [...collisionsWith(claim, sets)];
-  const { ledger } = model;
+  const found = [...listCollisions(claim, sets)];
+  const { reserved } = model;
   const prefix = claim.slotPrefix ?? "";
-  for (const form of ledger.formsBelow(prefix))
+  for (const form of reserved.formsBelow(prefix))
     found.push(collisionText(`${prefix}…`, form.slice(form.indexOf(" ") + 1)));
   for (const name of claim.names)
-    for (const { entry } of ledger.holding(name))
+    for (const { entry } of reserved.holding(name))
       found.push(collisionText(name, `${entry.owner.kind} ${entry.namespace}/${entry.owner.name}`));
   return found;
 }
 
-function doubtsAbout({ nodePool, nodeName }: SpecShape, { caches }: Parts): readonly string[] {
-  const doubts: string[] = [];
+function findWarnings({ nodePool, nodeName }: SpecShape, { caches }: Parts): readonly string[] {
+  const warnings: string[] = [];
   const pool = nodePool || "default";
   if (![...caches.nodes.list()].some((node) => node.pool === pool))
-    doubts.push(`spec.nodePool: no node is in pool "${pool.slice(0, 63)}" now`);
+    warnings.push(`spec.nodePool: no node is in pool "${pool.slice(0, 63)}" now`);
   if (nodeName !== "" && !caches.nodes.get({ name: nodeName }))
-    doubts.push(`spec.nodeName: there is no node "${nodeName.slice(0, 63)}" now`);
-  return doubts;
+    warnings.push(`spec.nodeName: there is no node "${nodeName.slice(0, 63)}" now`);
+  return warnings;
 }

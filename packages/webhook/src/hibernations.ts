@@ -1,15 +1,9 @@
 /** CocoonHibernations as the cache shows them. */
 import { apiGroup } from "@cocoon/contract";
 import { resourceType, type KubeObject, type ObjectCache } from "@cocoon/kube";
+import { slimMetadata, type SlimObject } from "./pods/slim-pod.ts";
 
-export interface HibernationFacts extends KubeObject {
-  readonly metadata: {
-    readonly name: string;
-    readonly namespace: string;
-    readonly uid: string;
-    readonly resourceVersion: string;
-    readonly deletionTimestamp?: string;
-  };
+export interface HibernationFacts extends SlimObject {
   readonly pod: string;
 }
 
@@ -22,23 +16,18 @@ export const cocoonHibernations = resourceType<HibernationFacts>({
 });
 
 export function readHibernationFacts(object: KubeObject): HibernationFacts {
-  const { name = "", namespace = "", uid = "", resourceVersion = "", deletionTimestamp } = object.metadata;
   const { spec } = object as { spec?: { podRef?: { name?: unknown } } };
   const pod = spec?.podRef?.name;
-  return {
-    metadata: { name, namespace, uid, resourceVersion, ...(deletionTimestamp ? { deletionTimestamp } : {}) },
-    pod: typeof pod === "string" ? pod : "",
-  };
+  return { metadata: slimMetadata(object), pod: typeof pod === "string" ? pod : "" };
 }
 
-function podKeyOf({ metadata, pod }: HibernationFacts): string[] {
+function formatPodKey({ metadata, pod }: HibernationFacts): string[] {
   return [`${metadata.namespace}/${pod}`];
 }
 
-/** All that refer to a pod, whatever they are called. */
-export function hibernationsOf(
+export function findHibernations(
   cache: ObjectCache<HibernationFacts>,
   { namespace, pod }: { readonly namespace: string; readonly pod: string },
 ): readonly HibernationFacts[] {
-  return cache.index(podKeyOf).get(`${namespace}/${pod}`);
+  return cache.index(formatPodKey).get(`${namespace}/${pod}`);
 }

@@ -54,13 +54,14 @@ async function run({ config, log, signal }: MainContext<(typeof webhookProgram)[
       certificates,
       snapshots,
       replica,
-      ...settingsOf(config),
+      ...readSettings(config),
       metrics,
       log,
       signal,
     }),
   );
   health.addCheck("admission", async () => (await webhook.server.readiness()) ?? undefined);
+  health.addCheck("listener", () => webhook.server.checkListener());
   health.markReady();
   await Promise.race([aborted(signal), webhook.failed]);
   health.markStopping();
@@ -83,7 +84,7 @@ async function openSnapshots(
 
 type Settings = Pick<WebhookOptions, "listen" | "rules" | "reaper" | "lameDuckMs">;
 
-function settingsOf(config: WebhookConfig): Settings {
+function readSettings(config: WebhookConfig): Settings {
   return {
     listen: readListenAddress(config.listenAddr, "LISTEN_ADDR"),
     rules: {

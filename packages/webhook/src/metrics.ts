@@ -10,42 +10,39 @@ export interface WebhookMetrics {
 }
 
 export function createWebhookMetrics(registry: Registry, held: () => number): WebhookMetrics {
-  const registers = [registry];
-  const name = (rest: string) => `cocoon_webhook_${rest}`;
+  const metric = (rest: string, help: string) => ({
+    name: `cocoon_webhook_${rest}`,
+    help,
+    registers: [registry],
+  });
   const entries: Gauge = new Gauge({
-    name: name("affinity_entries"),
-    help: "Reservations that are held.",
-    registers,
+    ...metric("affinity_entries", "Reservations that are held."),
     collect: () => entries.set(held()),
   });
   return {
     admission: new Counter({
-      name: name("admission_total"),
-      help: "Admission requests by handler, result and why they were passed over.",
+      ...metric("admission_total", "Admission requests by handler, result and why they were passed over."),
       labelNames: ["handler", "result", "reason"],
-      registers,
     }),
     reservations: new Counter({
-      name: name("affinity_reservations_total"),
-      help: "Reservations granted.",
+      ...metric("affinity_reservations_total", "Reservations granted."),
       labelNames: ["pool"],
-      registers,
     }),
     releases: new Counter({
-      name: name("affinity_releases_total"),
-      help: "Reservations released.",
+      ...metric("affinity_releases_total", "Reservations released."),
       labelNames: ["pool"],
-      registers,
     }),
-    storeWrites: new Counter({
-      name: name("store_writes_total"),
-      help: "Writes to the ConfigMaps that hold the reservations; one may carry many.",
-      registers,
-    }),
-    duplicates: new Gauge({
-      name: name("duplicate_vm_names"),
-      help: "Machine names that more than one pod carries; anything but 0 is a fault.",
-      registers,
-    }),
+    storeWrites: new Counter(
+      metric(
+        "store_writes_total",
+        "Writes to the ConfigMaps that hold the reservations; one may carry many.",
+      ),
+    ),
+    duplicates: new Gauge(
+      metric(
+        "duplicate_vm_names",
+        "Machine names that more than one pod carries; anything but 0 is a fault.",
+      ),
+    ),
   };
 }

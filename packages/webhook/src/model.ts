@@ -7,17 +7,17 @@ import { PlacementRules, type PinMode } from "./nodes/placement.ts";
 import { PodIndex } from "./pods/pod-index.ts";
 import { SetIndex } from "./sets.ts";
 import type { PlanContext } from "./store/claim-plan.ts";
-import { Ledger } from "./store/ledger.ts";
-import { Witness } from "./store/witness.ts";
+import { ReservationIndex } from "./store/reservation-index.ts";
+import { WatchProgress } from "./store/watch-progress.ts";
 import { Workloads } from "./workloads.ts";
 
 export interface Model extends Disposable {
-  readonly ledger: Ledger;
+  readonly reserved: ReservationIndex;
   readonly pods: PodIndex;
   readonly pending: PendingLoads;
   readonly sets: SetIndex;
   readonly workloads: Workloads;
-  readonly witness: Witness;
+  readonly watchProgress: WatchProgress;
   readonly context: PlanContext;
 }
 
@@ -27,11 +27,11 @@ export function buildModel(caches: WebhookCaches, { pinMode }: { readonly pinMod
     version: () => caches.pods.resourceVersion,
     arrived: (claim) => pending.remove(claim),
   });
-  const ledger = new Ledger(pending);
-  const witness = new Witness();
+  const reserved = new ReservationIndex(pending);
+  const watchProgress = new WatchProgress();
   const sets = new SetIndex();
   const workloads = new Workloads(caches.workloads);
-  const nodesByPool = caches.nodes.index(poolsOf);
+  const nodesByPool = caches.nodes.index(listPools);
   const placement = new PlacementRules({
     nodes: { get: (name) => caches.nodes.get({ name }), inPool: (pool) => nodesByPool.get(pool) },
     pods,
@@ -41,16 +41,16 @@ export function buildModel(caches: WebhookCaches, { pinMode }: { readonly pinMod
   const subscriptions = [
     caches.pods.subscribe(pods.take),
     caches.sets.subscribe(sets.take),
-    caches.shards.subscribe((event) => takeShard(event, ledger, witness)),
+    caches.shards.subscribe((event) => takeShard(event, reserved, watchProgress)),
   ];
-  const context = { ledger, sets, pods, placement, now: () => new Date() };
+  const context = { reserved, sets, pods, placement, now: () => new Date() };
   return {
-    ledger,
+    reserved,
     pods,
     pending,
     sets,
     workloads,
-    witness,
+    watchProgress,
     context,
     [Symbol.dispose]: () => {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
@@ -58,13 +58,17 @@ export function buildModel(caches: WebhookCaches, { pinMode }: { readonly pinMod
   };
 }
 
-function poolsOf({ pool }: NodeFacts): string[] {
+function listPools({ pool }: NodeFacts): string[] {
   return pool === "" ? [] : [pool];
 }
 
-function takeShard(event: CacheEvent<ConfigMap>, ledger: Ledger, witness: Witness): void {
+function takeShard(
+  event: CacheEvent<ConfigMap>,
+  reserved: ReservationIndex,
+  watchProgress: WatchProgress,
+): void {
   const version = BigInt(event.object.metadata.resourceVersion ?? "0");
-  if (event.kind === "deleted") ledger.forget(event.object.metadata.name ?? "", version);
-  else ledger.apply(event.object);
-  witness.advance(version);
+  if (event.kind === "deleted") reserved.forget(event.object.metadata.name ?? "", version);
+  else reserved.apply(event.object);
+  watchProgress.advance(version);
 }

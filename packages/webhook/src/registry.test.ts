@@ -1,20 +1,20 @@
-/** What the webhook asks of a registry, against one that speaks the protocol. */
+/** What the webhook looks up in a registry, against one that speaks the protocol. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hibernateTag, tryReadReleasedTag } from "@cocoon/contract";
 import { silentLogger } from "@cocoon/core";
-import { digestOf, openRegistry } from "@cocoon/oci";
-import { startMemoryRegistry, type MemoryRegistry } from "@cocoon/oci/testing";
+import { computeDigest, openRegistry, type Registry } from "@cocoon/oci";
+import { startFakeRegistry, type FakeRegistry } from "@cocoon/oci/testing";
 import { snapshotsIn } from "./registry.ts";
 
 const signal = new AbortController().signal;
 const options = { signal };
 
 /** As if a kubelet had pushed it. */
-function putSnapshot(server: MemoryRegistry, vmName: string): string {
+function putSnapshot(server: FakeRegistry, vmName: string): string {
   const mediaType = "application/vnd.oci.image.manifest.v1+json";
   const bytes = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType, layers: [] }));
-  const digest = digestOf(bytes);
+  const digest = computeDigest(bytes);
   server.repos.set(vmName, {
     blobs: new Map(),
     manifests: new Map([[digest, { bytes, mediaType }]]),
@@ -23,36 +23,58 @@ function putSnapshot(server: MemoryRegistry, vmName: string): string {
   return digest;
 }
 
-test("a machine sleeps in the registry or it does not; a registry that is away proves nothing", async () => {
-  await using server = await startMemoryRegistry();
+test("a machine is hibernated in the registry or not; an unavailable registry proves nothing", async () => {
+  await using server = await startFakeRegistry();
   await using registry = openRegistry({ address: server.url, plainHttp: true });
   const snapshots = snapshotsIn(registry, silentLogger);
-  assert.equal(await snapshots.isAsleep("vk-ns-demo-0", options), false);
+  assert.equal(await snapshots.isHibernated("vk-ns-demo-0", options), false);
   putSnapshot(server, "vk-ns-demo-0");
-  assert.equal(await snapshots.isAsleep("vk-ns-demo-0", options), true);
-  assert.equal(await snapshots.isAsleep("Not A Name", options), false);
+  assert.equal(await snapshots.isHibernated("vk-ns-demo-0", options), true);
+  assert.equal(await snapshots.isHibernated("Not A Name", options), false);
   await server[Symbol.asyncDispose]();
-  assert.equal(await snapshots.isAsleep("vk-ns-demo-0", options), false);
+  assert.equal(await snapshots.isHibernated("vk-ns-demo-0", options), false);
 });
 
-test("the snapshot of a released slot is put aside under its time, and nothing else is touched", async () => {
-  await using server = await startMemoryRegistry();
+test("the snapshot of a released slot is retagged with its time, and nothing else is touched", async () => {
+  await using server = await startFakeRegistry();
   await using registry = openRegistry({ address: server.url, plainHttp: true });
   const snapshots = snapshotsIn(registry, silentLogger);
-  await snapshots.setAside("vk-ns-demo-0", { signal });
+  await snapshots.release("vk-ns-demo-0", { signal });
   const digest = putSnapshot(server, "vk-ns-demo-0");
-  await snapshots.setAside("vk-ns-demo-0", { signal });
+  await snapshots.release("vk-ns-demo-0", { signal });
   const tags: string[] = [];
   for await (const tag of registry.repository("vk-ns-demo-0").tags({ signal })) tags.push(tag);
   assert.equal(tags.length, 1);
   assert.ok(tryReadReleasedTag(tags[0] ?? ""));
   const head = await registry.repository("vk-ns-demo-0").headManifest(tags[0] ?? "", { signal });
   assert.equal(head?.digest, digest);
-  assert.equal(await snapshots.isAsleep("vk-ns-demo-0", options), false);
+  assert.equal(await snapshots.isHibernated("vk-ns-demo-0", options), false);
+});
+
+test("a retag that the registry did not keep is not trusted: the snapshot stays", async () => {
+  await using server = await startFakeRegistry();
+  await using registry = openRegistry({ address: server.url, plainHttp: true });
+  const digest = putSnapshot(server, "vk-ns-demo-0");
+  const forgetful: Registry = Object.assign(Object.create(registry) as Registry, {
+    repository: (name: string) => {
+      const repository = registry.repository(name);
+      // Answered, but not stored.
+      return new Proxy(repository, {
+        get: (target, key) => {
+          if (key === "putManifest") return () => Promise.resolve(digest);
+          const member: unknown = Reflect.get(target, key);
+          return typeof member === "function" ? (member.bind(target) as unknown) : member;
+        },
+      });
+    },
+  });
+  await assert.rejects(snapshotsIn(forgetful, silentLogger).release("vk-ns-demo-0", { signal }));
+  const head = await registry.repository("vk-ns-demo-0").headManifest(hibernateTag, { signal });
+  assert.equal(head?.digest, digest);
 });
 
 test("an image is absent only when the registry says so", async () => {
-  await using server = await startMemoryRegistry();
+  await using server = await startFakeRegistry();
   await using registry = openRegistry({ address: server.url, plainHttp: true });
   const { isAbsent } = snapshotsIn(registry, silentLogger);
   putSnapshot(server, "team/base");

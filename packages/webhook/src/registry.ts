@@ -1,7 +1,8 @@
-/** The registry, as far as placement needs it: does this machine sleep there? */
-import { hibernateTag, isRepository, releasedTag } from "@cocoon/contract";
-import { messageOf, withDeadline, type Logger } from "@cocoon/core";
-import { openConfiguredRegistry, retag, type Registry } from "@cocoon/oci";
+/** The snapshots of machines in the registry, as far as placement and the reaper need them. */
+import { isRepository } from "@cocoon/contract";
+import { getErrorMessage, withDeadline, type Logger } from "@cocoon/core";
+import { MachineSnapshots } from "@cocoon/machine";
+import { openConfiguredRegistry, type Registry } from "@cocoon/oci";
 import type { WebhookConfig } from "./config.ts";
 import type { Snapshots } from "./snapshots.ts";
 
@@ -15,7 +16,7 @@ export async function openRegistrySnapshots(
   settings: RegistrySettings,
   log: Logger,
 ): Promise<Snapshots & AsyncDisposable> {
-  log.info({ registry: address }, "snapshots are looked for in this registry");
+  log.info({ registry: address }, "registry for snapshots");
   const registry = await openConfiguredRegistry({
     address,
     token: settings.epochToken,
@@ -29,37 +30,31 @@ export async function openRegistrySnapshots(
   };
 }
 
-const askTimeoutMs = 2_000;
+const lookupTimeoutMs = 2_000;
 
 export function snapshotsIn(registry: Registry, log: Logger): Snapshots {
+  const snapshots = new MachineSnapshots({ registry });
   return {
-    async isAsleep(vmName, { signal }) {
-      if (!isRepository(vmName)) return false;
+    async isHibernated(vmName, { signal }) {
       try {
-        const deadline = withDeadline(signal, askTimeoutMs);
-        const head = await registry.repository(vmName).headManifest(hibernateTag, { signal: deadline });
-        return head !== undefined;
+        const limited = { signal: withDeadline(signal, lookupTimeoutMs) };
+        return (await snapshots.findHibernatedDigest(vmName, limited)) !== undefined;
       } catch (error) {
-        log.warn({ vm: vmName, error: messageOf(error) }, "registry could not be asked for a snapshot");
+        log.warn({ vm: vmName, error: getErrorMessage(error) }, "registry unavailable for a snapshot lookup");
         return false;
       }
     },
     async isAbsent({ repository, tag }, { signal }) {
       try {
-        const deadline = withDeadline(signal, askTimeoutMs);
-        return (await registry.repository(repository).headManifest(tag, { signal: deadline })) === undefined;
+        const limited = { signal: withDeadline(signal, lookupTimeoutMs) };
+        return (await snapshots.findDigest(repository, tag, limited)) === undefined;
       } catch (error) {
-        log.debug({ image: `${repository}:${tag}`, error: messageOf(error) }, "registry could not be asked");
+        log.debug({ image: `${repository}:${tag}`, error: getErrorMessage(error) }, "registry unavailable");
         return false;
       }
     },
-    async setAside(vmName, { signal }) {
-      if (!isRepository(vmName)) return;
-      const repository = registry.repository(vmName);
-      const head = await repository.headManifest(hibernateTag, { signal });
-      if (!head) return;
-      await retag({ repository, from: head.digest, to: releasedTag(new Date()), signal });
-      await repository.deleteManifest(hibernateTag, { signal });
+    async release(vmName, options) {
+      if (isRepository(vmName)) await snapshots.release(vmName, { at: new Date() }, options);
     },
   };
 }

@@ -1,6 +1,6 @@
 /** CocoonSets as the cache shows them: their identity and the names they claim. */
-import { apiGroup, claimOfSet, type NameClaim } from "@cocoon/contract";
-import { isFault, type Abortable } from "@cocoon/core";
+import { apiGroup, buildSetClaim, type NameClaim } from "@cocoon/contract";
+import { ignoreFault, type Abortable } from "@cocoon/core";
 import {
   resourceType,
   type CacheEvent,
@@ -8,15 +8,11 @@ import {
   type KubeObject,
   type ObjectCache,
 } from "@cocoon/kube";
+import { MultiMap } from "./multi-map.ts";
+import { slimMetadata, type SlimObject } from "./pods/slim-pod.ts";
 import type { SetClaims } from "./store/collisions.ts";
 
-export interface SetFacts extends KubeObject {
-  readonly metadata: {
-    readonly name: string;
-    readonly namespace: string;
-    readonly uid: string;
-    readonly resourceVersion: string;
-  };
+export interface SetFacts extends SlimObject {
   readonly claim: NameClaim;
 }
 
@@ -30,9 +26,8 @@ export const cocoonSets = resourceType<SetFacts>({
 
 /** Whatever else is wrong with a set, its names are claimed. */
 export function readSetFacts(object: KubeObject): SetFacts {
-  const { name = "", namespace = "", uid = "", resourceVersion = "" } = object.metadata;
-  const claim = claimOfSet({ namespace, name, toolboxes: toolboxNames(object) });
-  return { metadata: { name, namespace, uid, resourceVersion }, claim };
+  const metadata = slimMetadata(object);
+  return { metadata, claim: buildSetClaim({ ...metadata, toolboxes: toolboxNames(object) }) };
 }
 
 function toolboxNames(object: KubeObject): string[] {
@@ -45,8 +40,8 @@ function toolboxNames(object: KubeObject): string[] {
 }
 
 export class SetIndex implements SetClaims {
-  readonly #prefixes = new Map<string, Set<string>>();
-  readonly #names = new Map<string, Set<string>>();
+  readonly #prefixes = new MultiMap<string, string>();
+  readonly #names = new MultiMap<string, string>();
 
   readonly take = (event: CacheEvent<SetFacts>): void => {
     if (event.kind === "updated") this.#change(event.old.claim, "remove");
@@ -54,29 +49,17 @@ export class SetIndex implements SetClaims {
   };
 
   #change({ owner, slotPrefix, names }: NameClaim, how: "add" | "remove"): void {
-    if (slotPrefix !== undefined) changeIn(this.#prefixes, slotPrefix, { owner, how });
-    for (const name of names) changeIn(this.#names, name, { owner, how });
+    if (slotPrefix !== undefined) this.#prefixes[how](slotPrefix, owner);
+    for (const name of names) this.#names[how](name, owner);
   }
 
-  ownerOfPrefix(prefix: string): string | undefined {
-    return this.#prefixes.get(prefix)?.values().next().value;
+  findPrefixOwner(prefix: string): string | undefined {
+    return this.#prefixes.get(prefix).values().next().value;
   }
 
-  ownerOfName(vmName: string): string | undefined {
-    return this.#names.get(vmName)?.values().next().value;
+  findNameOwner(vmName: string): string | undefined {
+    return this.#names.get(vmName).values().next().value;
   }
-}
-
-function changeIn(
-  map: Map<string, Set<string>>,
-  key: string,
-  { owner, how }: { readonly owner: string; readonly how: "add" | "remove" },
-): void {
-  const owners = map.get(key) ?? new Set<string>();
-  if (how === "add") owners.add(owner);
-  else owners.delete(owner);
-  if (owners.size === 0) map.delete(key);
-  else map.set(key, owners);
 }
 
 export interface SetReference {
@@ -85,17 +68,13 @@ export interface SetReference {
   readonly uid: string;
 }
 
-/** Whether that very set exists. The cache may be behind: what it does not show is asked for. */
+/** Whether that very set exists. The cache may be behind: what it does not show is read from the API server. */
 export async function setExists(
   { namespace, name, uid }: SetReference,
   { cache, client }: { readonly cache: ObjectCache<SetFacts>; readonly client: KubeClient },
   { signal }: Abortable,
 ): Promise<boolean> {
   if (cache.get({ namespace, name })?.metadata.uid === uid) return true;
-  try {
-    return (await client.get(cocoonSets, { namespace, name }, { signal })).metadata.uid === uid;
-  } catch (error) {
-    if (isFault(error, "notFound")) return false;
-    throw error;
-  }
+  const found = await ignoreFault("notFound", client.get(cocoonSets, { namespace, name }, { signal }));
+  return found?.metadata.uid === uid;
 }

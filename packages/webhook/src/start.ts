@@ -4,7 +4,7 @@ import type { KubeClient, KubeConnection } from "@cocoon/kube";
 import { startAdmissionServer, type AdmissionServer } from "@cocoon/kube/admission";
 import type { ServingCertificates } from "@cocoon/kube/certificates";
 import { startEventRecorder, type EventRecorder } from "@cocoon/kube/controller";
-import { endpointsOf } from "./endpoints.ts";
+import { createEndpoints } from "./endpoints.ts";
 import { openWebhookCaches, type WebhookCaches } from "./caches.ts";
 import { createWebhookMetrics, type WebhookMetrics } from "./metrics.ts";
 import { buildModel, type Model } from "./model.ts";
@@ -48,7 +48,6 @@ export interface RunningWebhook extends AsyncDisposable {
   readonly failed: Promise<never>;
 }
 
-/** Everything the handlers are made of. */
 export interface Parts {
   readonly options: WebhookOptions;
   readonly caches: WebhookCaches;
@@ -65,7 +64,7 @@ export async function startWebhook(options: WebhookOptions): Promise<RunningWebh
   const registry = options.metrics ?? createRegistry("cocoon-webhook");
   const caches = stack.use(await openWebhookCaches(client, { log, signal }));
   const model = stack.use(buildModel(caches, { pinMode: rules.pin }));
-  const metrics = createWebhookMetrics(registry, () => model.ledger.size);
+  const metrics = createWebhookMetrics(registry, () => model.reserved.size);
   const events = stack.use(
     startEventRecorder({ client, log, component: "cocoon-webhook", host: options.replica, registry }),
   );
@@ -73,7 +72,7 @@ export async function startWebhook(options: WebhookOptions): Promise<RunningWebh
   stack.defer(() => stopping.abort());
   const writes = new ShardWrites({
     client,
-    ledger: model.ledger,
+    reserved: model.reserved,
     count: () => metrics.storeWrites.inc(),
     signal: stopping.signal,
   });
@@ -81,8 +80,8 @@ export async function startWebhook(options: WebhookOptions): Promise<RunningWebh
     client,
     context: model.context,
     writes,
-    witness: model.witness,
-    isInRegistry: (vmName, call) => options.snapshots.isAsleep(vmName, call),
+    watchProgress: model.watchProgress,
+    isInRegistry: (vmName, call) => options.snapshots.isHibernated(vmName, call),
     log,
     signal: stopping.signal,
   });
@@ -92,8 +91,8 @@ export async function startWebhook(options: WebhookOptions): Promise<RunningWebh
     await startAdmissionServer({
       ...options.listen,
       certificates: options.certificates,
-      endpoints: endpointsOf(parts),
-      ready: () => reservations.trouble,
+      endpoints: createEndpoints(parts),
+      ready: () => reservations.problem,
       registry,
       metricPrefix: "cocoon_webhook",
       ...(options.lameDuckMs === undefined ? {} : { lameDuckMs: options.lameDuckMs }),
@@ -114,8 +113,8 @@ function startReaper(parts: Parts, writes: ShardWrites, registry: Registry): Asy
       model,
       reservations,
       writes,
-      poolOfNode: (name) => caches.nodes.get({ name })?.pool ?? "",
-      setAside: (vmName, call) => options.snapshots.setAside(vmName, call),
+      findNodePool: (name) => caches.nodes.get({ name })?.pool ?? "",
+      releaseSnapshot: (vmName, call) => options.snapshots.release(vmName, call),
       released: ({ pool }) => metrics.releases.inc({ pool }),
       duplicates: (count) => metrics.duplicates.set(count),
       registry,

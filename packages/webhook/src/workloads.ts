@@ -1,16 +1,10 @@
 /** Deployments, StatefulSets and ReplicaSets as the caches show them: the parents of machines. */
 import { hostTaint, workloadAnnotation } from "@cocoon/contract";
 import type { KubeObject, ObjectCache, PodTemplate } from "@cocoon/kube";
-import type { Lineage } from "./store/entry.ts";
+import { slimMetadata, type SlimObject } from "./pods/slim-pod.ts";
+import type { OwnerChain } from "./store/entry.ts";
 
-/** What is kept of a workload. */
-export interface WorkloadFacts extends KubeObject {
-  readonly metadata: {
-    readonly name: string;
-    readonly namespace: string;
-    readonly uid: string;
-    readonly resourceVersion: string;
-  };
+export interface WorkloadFacts extends SlimObject {
   readonly replicas: number;
   readonly isCocoon: boolean;
   readonly allowsScaleDown: boolean;
@@ -21,10 +15,10 @@ interface Replicated extends KubeObject {
 }
 
 export function readWorkloadFacts(object: KubeObject): WorkloadFacts {
-  const { name = "", namespace = "", uid = "", resourceVersion = "", annotations } = object.metadata;
+  const { annotations } = object.metadata;
   const { spec } = object as Replicated;
   return {
-    metadata: { name, namespace, uid, resourceVersion },
+    metadata: slimMetadata(object),
     replicas: spec?.replicas ?? 1,
     isCocoon: spec?.template?.spec?.tolerations?.some(({ key }) => key === hostTaint.key) ?? false,
     allowsScaleDown: annotations?.[workloadAnnotation.allowScaleDown] === "true",
@@ -48,17 +42,14 @@ export class Workloads {
     return this.#caches.deployments.get({ namespace, name })?.metadata.uid ?? "";
   }
 
-  /** How many pods the owner of a lineage wants; undefined when that is not known. */
-  desired({ namespace, owner }: Lineage): number | undefined {
+  /** How many pods the owner of a ownerChain wants; undefined when that is not known. */
+  desired({ namespace, owner }: OwnerChain): number | undefined {
     const key = { namespace, name: owner.name };
     if (owner.kind === "Deployment") return this.#caches.deployments.get(key)?.replicas;
     return owner.kind === "ReplicaSet" ? this.#caches.replicasets.get(key)?.replicas : undefined;
   }
 
-  /** By the plural of its kind. */
-  find(resource: string, namespace: string, name: string): WorkloadFacts | undefined {
-    if (resource !== "deployments" && resource !== "statefulsets" && resource !== "replicasets")
-      return undefined;
+  find(resource: keyof WorkloadCaches, namespace: string, name: string): WorkloadFacts | undefined {
     return this.#caches[resource].get({ namespace, name });
   }
 }

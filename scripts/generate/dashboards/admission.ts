@@ -1,5 +1,5 @@
 /** Both admission servers. */
-import { quantile, rate, shareOf, type Dashboard } from "./panel.ts";
+import { quantile, rate, formatShare, type Dashboard } from "./panel.ts";
 
 export const admission: Dashboard = {
   file: "admission",
@@ -13,7 +13,7 @@ export const admission: Dashboard = {
     {
       title: "Webhook: share of failures",
       unit: "percentunit",
-      series: { failed: shareOf("cocoon_webhook_requests_total", 'result=~"error|expired"') },
+      series: { failed: formatShare("cocoon_webhook_requests_total", 'result=~"error|expired"') },
     },
     {
       title: "Webhook: time",

@@ -24,7 +24,7 @@ export const operator: Dashboard = {
       series: { "{{controller}} retry={{retry}}": "max by (controller, retry) (controller_failing_objects)" },
     },
     {
-      title: "From wish to sleep and back, 90th percentile",
+      title: "Hibernate and wake duration, 90th percentile",
       unit: "s",
       series: {
         "asleep {{result}}": quantile(0.9, "cocoon_operator_hibernate_phase_duration_seconds", "result"),

@@ -18,5 +18,5 @@ export const rate = (metric: string, by: string, selector = ""): string =>
   `sum by (${by}) (rate(${metric}${selector === "" ? "" : `{${selector}}`}[$__rate_interval]))`;
 export const quantile = (q: number, metric: string, by: string): string =>
   `histogram_quantile(${q}, sum by (${["le", by].filter(Boolean).join(", ")}) (rate(${metric}_bucket[$__rate_interval])))`;
-export const shareOf = (metric: string, selector: string): string =>
+export const formatShare = (metric: string, selector: string): string =>
   `sum(rate(${metric}{${selector}}[$__rate_interval])) / sum(rate(${metric}[$__rate_interval]))`;

@@ -1,5 +1,5 @@
 /** The registry. */
-import { quantile, rate, shareOf, type Dashboard } from "./panel.ts";
+import { quantile, rate, formatShare, type Dashboard } from "./panel.ts";
 
 export const registry: Dashboard = {
   file: "registry",
@@ -13,7 +13,7 @@ export const registry: Dashboard = {
     {
       title: "Share of failures",
       unit: "percentunit",
-      series: { failed: shareOf("epoch_http_requests_total", 'code=~"5.."') },
+      series: { failed: formatShare("epoch_http_requests_total", 'code=~"5.."') },
     },
     {
       title: "Time, 99th percentile",

@@ -16,7 +16,7 @@ import {
   type CommandResult,
 } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
-import { openWorld, specOf, type TestWorld } from "../operator/world.ts";
+import { openWorld, buildSpec, type TestWorld } from "../operator/world.ts";
 
 const cluster = await sharedControlPlane();
 await installCrds(cluster);
@@ -37,7 +37,11 @@ interface Tool {
   readonly fails: (code: number, ...args: readonly string[]) => Promise<string>;
 }
 
+/** The snapshot that the sets of these tests start from, so that `create` finds out that it is one. */
+const baseImage = "team/base:v1";
+
 async function toolFor(world: TestWorld): Promise<Tool> {
+  await world.kubelet.pushCopy("team/base", "v1");
   const env = {
     OCI_REGISTRY: world.server.url,
     EPOCH_TOKEN: await world.server.createToken({ name: "cli" }),
@@ -78,7 +82,7 @@ interface Row {
   readonly snapshot: string;
 }
 
-async function rowOf({ ok }: Tool, name: string): Promise<Row> {
+async function readRow({ ok }: Tool, name: string): Promise<Row> {
   return JSON.parse(await ok("get", "vms", name, "-o", "json")) as Row;
 }
 
@@ -89,14 +93,14 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     const { ok, fails } = tool;
     assert.match(await ok("get"), /There are no sets and no machines in namespace test-/);
 
-    const flags = ["--image", "team/base:v1", "--pool", world.pool, "--memory", "64Mi", "--replicas", "1"];
+    const flags = ["--image", baseImage, "--pool", world.pool, "--memory", "64Mi", "--replicas", "1"];
     const printed = await ok("create", "demo", ...flags, "--dry-run=server");
     assert.match(printed, /kind: CocoonSet\n/);
     assert.deepEqual(await world.podNames(), [], "a dry run makes nothing");
     const made = await ok("create", "demo", ...flags);
     assert.match(made, /demo: created\ndemo: running, 2 machines\n\nNext:\n {2}cocoonctl get demo -n /);
     const { agent } = (await world.set("demo")).spec;
-    assert.deepEqual([agent.image, agent.mode, agent.replicas], ["team/base:v1", "clone", 1]);
+    assert.deepEqual([agent.image, agent.mode, agent.replicas], [baseImage, "clone", 1]);
     assert.deepEqual(agent.resources?.requests, { memory: "64Mi" });
     assert.match(await fails(1, "create", "demo", ...flags), /there is a set demo in namespace .* already/);
 
@@ -121,7 +125,7 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     assert.deepEqual(await world.podNames(), ["demo-0", "demo-1", "demo-2"]);
 
     assert.match(await ok("hibernate", "demo-1"), /demo-1: asleep in sha256:[0-9a-f]{12}\n/);
-    const asleep = await rowOf(tool, "demo-1");
+    const asleep = await readRow(tool, "demo-1");
     assert.deepEqual([asleep.name, asleep.state, asleep.memory], ["demo-1", "asleep", "64Mi"]);
     assert.equal(asleep.snapshot, await world.digest(world.vmName("demo-1")));
     assert.match(await ok("get", "demo"), /demo-1 +sub-agent +asleep +\S+ +- +64Mi +sha256:[0-9a-f]{12} /);
@@ -154,7 +158,7 @@ suite("cocoonctl", { concurrency: 3 }, () => {
   test("a machine that fell asleep by idleness is woken, as often as that happens", async () => {
     await using world = await openWorld(cluster);
     const { ok } = await toolFor(world);
-    await world.apply("lazy", specOf(world, { idle: { after: "10m" } }));
+    await world.apply("lazy", buildSpec(world, { idle: { after: "10m" } }));
     const vm = world.vmName("lazy-0");
     await eventually(() => assert.ok(world.kubelet.vms.has(vm)), { timeoutMs: 30_000 });
     const idleSince = (value: string | null) =>
@@ -163,7 +167,7 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     for (let night = 0; night < 2; night += 1) {
       await idleSince(new Date(Date.now() - 11 * 60_000).toISOString());
       await eventually(() => assert.ok(!world.kubelet.vms.has(vm)), { timeoutMs: 30_000 });
-      await idleSince(null); // a kubelet takes it back when somebody comes
+      await idleSince(null); // a kubelet removes it when the machine is used
       assert.match(await ok("wake", "lazy-0"), /lazy-0: awake/);
       assert.ok(world.kubelet.vms.has(vm));
     }
@@ -174,7 +178,7 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     await using world = await openWorld(cluster);
     const tool = await toolFor(world);
     const { ok, fails } = tool;
-    await ok("create", "demo", "--image", "team/base:v1", "--pool", world.pool);
+    await ok("create", "demo", "--image", baseImage, "--pool", world.pool);
     const from = (await world.pod("demo-0"))?.spec?.nodeName ?? "";
     const to = world.nodes.find((each) => each !== from) ?? "";
     assert.match(
@@ -217,11 +221,11 @@ suite("cocoonctl", { concurrency: 3 }, () => {
   test("waits end with exit code 4, and failures with their reason", async () => {
     await using world = await openWorld(cluster);
     const { ok, fails } = await toolFor(world);
-    await ok("create", "demo", "--image", "team/base:v1", "--pool", world.pool);
+    await ok("create", "demo", "--image", baseImage, "--pool", world.pool);
     world.kubelet.silent = true;
     const late = await fails(4, "suspend", "demo", "--timeout", "1s");
     assert.match(late, /demo: .*Suspending|demo: Running/, "progress, one line per change");
-    assert.match(late, /not there after 1 s \(demo: .*\)\. What was asked for stays asked/);
+    assert.match(late, /not done after 1 s \(demo: .*\)\. The request was submitted and will continue/);
     assert.equal((await world.set("demo")).spec.suspend, true);
     if (thorough)
       assert.match(
@@ -247,12 +251,12 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     await ok("hibernate", "demo-0");
   });
 
-  test("snapshots are listed, removed unless somebody sleeps in them, and restored as a new set", async () => {
+  test("snapshots are listed, removed unless a machine is hibernated in them, and restored as a new set", async () => {
     await using world = await openWorld(cluster);
     const tool = await toolFor(world);
     const { ok, fails } = tool;
     const vm = world.vmName("demo-0");
-    await world.apply("demo", specOf(world, {}, { resources: { requests: { memory: "64Mi" } } }));
+    await world.apply("demo", buildSpec(world, {}, { resources: { requests: { memory: "64Mi" } } }));
     await ok("resume", "demo");
     await ok("suspend", "demo");
     assert.match(await fails(1, "snapshot", "rm", "demo", "hibernate"), /its only copy: it is not removed/);
@@ -261,7 +265,7 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     await world.kubelet.pushCopy(world.vmName("old-0"), "latest");
     assert.match(
       await ok("snapshot", "ls"),
-      new RegExp(`${world.vmName("old-0")} +latest +sha256:\\S+ +- +\\d\\S* +left when`),
+      new RegExp(`${world.vmName("old-0")} +latest +sha256:\\S+ +- +\\d\\S* +taken when`),
     );
     if (thorough)
       assert.match(
@@ -280,7 +284,7 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     await world.kubelet.pushCopy(vm, "v1");
     assert.match(
       await fails(2, "snapshot", "restore", "demo", "v1"),
-      /say where to: --as NEWSET .* --in-place/,
+      /name the target: --as NEWSET .* --in-place/,
     );
     await ok("snapshot", "restore", "demo", "v1", "--in-place", "--no-wait");
     await eventually(
@@ -304,12 +308,12 @@ suite("cocoonctl", { concurrency: 3 }, () => {
 
   test("kubectl cocoon is the same program, in kubectl's cluster and words", async () => {
     await using world = await openWorld(cluster, { withoutOperator: true });
-    await world.apply("demo", specOf(world));
+    await world.apply("demo", buildSpec(world));
     const path = `${join(root, "node_modules/.bin")}:${process.env["PATH"]}`;
     const told = await cluster.kubectl(["cocoon", "get", "-n", world.namespace], { env: { PATH: path } });
     assert.equal(told.code, 0, told.stderr);
     assert.match(told.stdout, /demo +Unknown +0\/1 +0\/0 +0 +- +\d+s\n/);
-    assert.match(told.stdout, /demo: Unknown: the operator has not looked at it yet; is it running\?/);
+    assert.match(told.stdout, /demo: Unknown: the operator has not observed it yet; is it running\?/);
     const help = await cluster.kubectl(["cocoon", "suspend", "--help"], { env: { PATH: path } });
     assert.match(
       help.stdout,

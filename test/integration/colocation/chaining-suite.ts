@@ -1,11 +1,11 @@
-/** Both pod mutators on one API server, each before the other: the API server asks by the names of the configurations. */
+/** Both pod mutators on one API server, each before the other: the API server calls them by the names of the configurations. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { annotation, hostTaint } from "@cocoon/contract";
 import { mutatingWebhookConfigurations, pods, type Pod } from "@cocoon/kube";
 import { profiles, type RunningColocation } from "@cocoon/colocation";
 import { startTestNodes } from "../webhook/nodes.ts";
-import { apply, deploymentOf, machinePod } from "../webhook/objects.ts";
+import { apply, buildDeployment, machinePod } from "../webhook/objects.ts";
 import { buildWorld, type WebhookWorld } from "../webhook/world.ts";
 import {
   sharedCluster,
@@ -83,9 +83,9 @@ export function chaining(): void {
       });
       assert.deepEqual(first.metadata.labels?.["was"], "me");
       assert.equal(first.metadata.annotations?.[annotation.os], "windows");
-      const patience = first.spec.tolerations?.filter(({ key }) => away.includes(key ?? ""));
+      const tolerated = first.spec.tolerations?.filter(({ key }) => away.includes(key ?? ""));
       assert.deepEqual(
-        patience?.map(({ key, tolerationSeconds }) => [key, tolerationSeconds]),
+        tolerated?.map(({ key, tolerationSeconds }) => [key, tolerationSeconds]),
         away.map((key) => [key, undefined]),
       );
     });
@@ -102,7 +102,7 @@ export function chaining(): void {
       assert.equal(first.metadata.labels?.["koordinator.sh/qosClass"], undefined);
     });
 
-    test("both are asked again when the other changed the pod", async () => {
+    test("both are called again when the other changed the pod", async () => {
       const { webhooks = [] } = await world.client.get(
         mutatingWebhookConfigurations,
         { name: "cocoon-webhook-mutate" },
@@ -110,17 +110,17 @@ export function chaining(): void {
       );
       assert.deepEqual(
         webhooks.map((each) => (each as { reinvocationPolicy?: string }).reinvocationPolicy),
-        ["IfNeeded"],
+        ["IfNeeded", "IfNeeded"],
       );
     });
 
-    test("a Deployment of machines asked about twice holds one name for each replica", async () => {
+    test("a Deployment of machines reviewed twice holds one name for each replica", async () => {
       const names = { mutating: orders["colocation last"], validating: "z-colocation-validating" };
       await using _colocation = await startReplica(world, testSettings({ configurationNames: names }));
       await using namespace = await world.cluster.newNamespace();
       try {
         const replicas = 12;
-        const object = deploymentOf(namespace.name, { name: "demo", replicas }) as {
+        const object = buildDeployment(namespace.name, { name: "demo", replicas }) as {
           spec: { template: { metadata: { labels: object } } };
         };
         object.spec.template.metadata.labels = { app: "demo", tier: "batch", who: "me" };
@@ -168,7 +168,7 @@ const batchMachines = {
   },
 };
 
-/** What is different with every pod, whoever admits it. */
+/** What is different with every pod, regardless of the replica that admits it. */
 function comparable({ metadata, spec }: Pod, namespace: string): Pod {
   const {
     [annotation.reservation]: _claim,

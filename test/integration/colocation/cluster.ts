@@ -11,12 +11,12 @@ import {
   type KubeObject,
 } from "@cocoon/kube";
 import {
-  colocationCustomResources,
   readGates,
   startColocation,
   type ColocationSettings,
   type RunningColocation,
 } from "@cocoon/colocation";
+import { readDefinitions } from "@cocoon/colocation/testing/manifests";
 import { eventually, ownControlPlane, type OwnControlPlane } from "@cocoon/testkit";
 
 export const signal: AbortSignal = new AbortController().signal;
@@ -39,7 +39,7 @@ export function sharedCluster(): Promise<ColocationCluster> {
   return shared;
 }
 
-/** Nobody may be asked any more once the replicas are gone. */
+/** No webhook may be called any more once the replicas are gone. */
 export async function unregister(
   client: KubeConnection,
   names: ColocationSettings["configurationNames"],
@@ -57,11 +57,11 @@ async function startCluster(): Promise<ColocationCluster> {
   try {
     const cluster = stack.use(await ownControlPlane());
     const client = stack.use(await openTestClient(cluster));
-    for (const definition of colocationCustomResources())
-      await client.create(customResourceDefinitions, definition as never, { signal });
+    for (const definition of readDefinitions())
+      await client.create(customResourceDefinitions, definition, { signal });
     await eventually(
       async () => {
-        for (const { metadata } of colocationCustomResources()) {
+        for (const { metadata } of readDefinitions()) {
           const { status } = await client.get(customResourceDefinitions, { name: metadata.name }, { signal });
           assert.ok(
             status?.conditions?.some(({ type, status }) => type === "Established" && status === "True"),

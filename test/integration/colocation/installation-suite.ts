@@ -6,10 +6,10 @@ import { writeFileSync } from "node:fs";
 import https from "node:https";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { silentLogger } from "@cocoon/core";
 import { customResourceDefinitions, pods } from "@cocoon/kube";
 import { reservePort, type ReservedPort } from "@cocoon/controlplane";
-import { checkColocation, installCustomResources, profiles } from "@cocoon/colocation";
+import { checkColocation, profiles } from "@cocoon/colocation";
+import { readDefinitions } from "@cocoon/colocation/testing/manifests";
 import { eventually, temporaryDirectory, type TemporaryDirectory } from "@cocoon/testkit";
 import {
   assertDone,
@@ -62,15 +62,15 @@ export function installation(): void {
       assertDone(await kubectl("-n", namespace, "delete", "deployment", "cocoon-colocation"));
     });
 
-    async function tokenOf(account: string): Promise<string> {
-      const made = await kubectl("-n", namespace, "create", "token", account);
+    async function createToken(usage: string): Promise<string> {
+      const made = await kubectl("-n", namespace, "create", "token", usage);
       assertDone(made);
       return made.stdout.trim();
     }
 
     /** A kubeconfig that has the token and nothing else. */
-    async function kubeconfigOf(account: string): Promise<string> {
-      const file = join(directory.path, `${account}.kubeconfig`);
+    async function writeKubeconfig(usage: string): Promise<string> {
+      const file = join(directory.path, `${usage}.kubeconfig`);
       const certificate = /certificate-authority-data: (\S+)/.exec(world.cluster.kubeconfig)?.[1];
       const authority = /certificate-authority: (\S+)/.exec(world.cluster.kubeconfig)?.[1];
       const trust = certificate
@@ -81,7 +81,7 @@ export function installation(): void {
         kind: "Config",
         "current-context": "x",
         clusters: [{ name: "x", cluster: { server: world.cluster.server, ...trust } }],
-        users: [{ name: "x", user: { token: await tokenOf(account) } }],
+        users: [{ name: "x", user: { token: await createToken(usage) } }],
         contexts: [{ name: "x", context: { cluster: "x", user: "x" } }],
       };
       writeFileSync(file, JSON.stringify(config), { mode: 0o600 });
@@ -104,7 +104,7 @@ export function installation(): void {
         {
           env: {
             ...process.env,
-            KUBECONFIG: await kubeconfigOf("cocoon-colocation"),
+            KUBECONFIG: await writeKubeconfig("cocoon-colocation"),
             POD_NAMESPACE: namespace,
             POD_NAME: "replica-0",
             WEBHOOK_PORT: String(reserved.port),
@@ -181,7 +181,7 @@ export function installation(): void {
       assert.equal((await get("/elasticQuota")).status, 401);
       assert.equal((await get("/debug/config", "not.a.token")).status, 401);
       assertDone(await kubectl("-n", namespace, "create", "serviceaccount", "viewer"));
-      const token = await tokenOf("viewer");
+      const token = await createToken("viewer");
       assert.equal((await get("/debug/profiles", token)).status, 403);
       assertDone(
         await kubectl(
@@ -221,7 +221,7 @@ export function installation(): void {
       assert.equal(missing[1]?.state, "problem");
     });
 
-    test("configurations of somebody else are never taken, definitions of somebody else stay", async () => {
+    test("configurations and definitions of another program are never taken over", async () => {
       const { client } = world;
       assertDone(
         await world.cluster.kubectl(["create", "-f", "-"], {
@@ -239,14 +239,29 @@ export function installation(): void {
       };
       await assert.rejects(
         startReplica(world, testSettings({ configurationNames: others })),
-        /belongs to somebody else/,
+        /belongs to another program/,
       );
       const name = "reservations.scheduling.koordinator.sh";
-      assertDone(await kubectl("label", "crd", name, "app.kubernetes.io/managed-by=other", "--overwrite"));
-      const before = await client.get(customResourceDefinitions, { name }, { signal });
-      assert.deepEqual(await installCustomResources(client, { signal, log: silentLogger }), [name]);
+      // The documented way to install them: server-side apply refuses fields that another program changed.
+      const patch = [{ op: "replace", path: "/spec/names/shortNames", value: ["foreign"] }];
+      assertDone(
+        await kubectl(
+          "patch",
+          "crd",
+          name,
+          "--type=json",
+          "--field-manager=other",
+          "-p",
+          JSON.stringify(patch),
+        ),
+      );
+      const definition = readDefinitions().find(({ metadata }) => metadata.name === name);
+      const applied = await world.cluster.kubectl(["apply", "--server-side", "-f", "-"], {
+        input: JSON.stringify(definition),
+      });
+      assert.match(applied.stderr, /conflict with "other"/);
       const unchanged = await client.get(customResourceDefinitions, { name }, { signal });
-      assert.equal(unchanged.metadata.resourceVersion, before.metadata.resourceVersion);
+      assert.deepEqual(unchanged.spec?.names["shortNames"], ["foreign"]);
     });
   });
 }

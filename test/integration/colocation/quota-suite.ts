@@ -1,4 +1,4 @@
-/** A tree of quotas under many changes at once, decided by two replicas: sums hold, and nobody is refused in error. */
+/** A tree of quotas under many changes at once, decided by two replicas: sums hold, and no request is refused in error. */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { after, before, describe, test } from "node:test";
@@ -114,7 +114,7 @@ export function quotaConcurrency(): void {
       const sums = /checkMinQuotaSum/;
       const rounds = count({ small: 100, full: 100 });
 
-      // 50 of these fit under each team, whoever comes first.
+      // 50 of these fit under each team, in any order.
       const created = await Promise.all(
         Array.from({ length: rounds }, async (_, index) => {
           const name = `leaf-${index}`;
@@ -193,7 +193,7 @@ export function quotaConcurrency(): void {
       await createQuota(client, { ...at, name: "dry-real", parent: "dry", min: 1 });
     });
 
-    const podOf = (namespace: string, name: string, cpu: string): Pod => ({
+    const createPod = (namespace: string, name: string, cpu: string): Pod => ({
       metadata: { name, namespace, labels: { [key("name")]: `leaf-of-${namespace}` } },
       spec: { containers: [{ name: "c", image: "i", resources: { requests: { cpu } } }] },
     });
@@ -221,7 +221,7 @@ export function quotaConcurrency(): void {
       await createQuota(client, { ...at, name: quota, parent: `mid-of-${namespace.name}`, min: 40, max: 40 });
       const create = (name: string, dryRun = false) =>
         outcome(
-          () => client.create(pods, podOf(namespace.name, name, "1"), { signal, dryRun }),
+          () => client.create(pods, createPod(namespace.name, name, "1"), { signal, dryRun }),
           /exceeded quota/,
         );
       const dry = await Promise.all(Array.from({ length: 10 }, (_, index) => create(`dry-${index}`, true)));
@@ -243,7 +243,7 @@ export function quotaConcurrency(): void {
         );
       const items = await full();
       assert.equal(await create("one-more"), false);
-      // Ten go, ten others come: nobody counts down but the next who asks.
+      // Ten go, ten others come: the next request counts them out.
       const gone = items.slice(0, 10);
       await Promise.all(
         gone.map(({ metadata }) =>

@@ -1,4 +1,4 @@
-/** What a replica finds when it starts: kinds that are not served yet, certificates that somebody else made. */
+/** What a replica finds when it starts: kinds that are not served yet, certificates that another tool made. */
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
 import { writeFile } from "node:fs/promises";
@@ -9,7 +9,8 @@ import type { TLSSocket } from "node:tls";
 import { isFault } from "@cocoon/core";
 import { customResourceDefinitions, pods, secrets, type KubeConnection } from "@cocoon/kube";
 import { selfSignedCertificates } from "@cocoon/kube/certificates";
-import { colocationCustomResources, profiles } from "@cocoon/colocation";
+import { profiles } from "@cocoon/colocation";
+import { readDefinitions } from "@cocoon/colocation/testing/manifests";
 import { eventually, temporaryDirectory } from "@cocoon/testkit";
 import {
   sharedCluster,
@@ -41,9 +42,9 @@ export function starting(): void {
 
     const everybody = { metadata: { name: "start-everybody" }, spec: { labels: { hit: "1" } } };
 
-    test("before its kinds are served is ready, says so, and picks them up when they come", async () => {
+    test("before its kinds are served is ready, reports it, and picks them up when they come", async () => {
       const { client } = world;
-      const definition = colocationCustomResources().find(
+      const definition = readDefinitions().find(
         ({ metadata }) => metadata.name === "clustercolocationprofiles.config.koordinator.sh",
       );
       assert.ok(definition);
@@ -60,7 +61,7 @@ export function starting(): void {
           "ready; not served yet, taken as empty: clustercolocationprofiles.config.koordinator.sh",
         );
         assert.equal(await labelled(namespace.name), undefined, "no profile, no change");
-        await client.create(customResourceDefinitions, definition as never, { signal });
+        await client.create(customResourceDefinitions, definition, { signal });
         await eventually(async () => assert.equal(await readyz(port), "ready"), patient);
         await client.create(profiles, everybody, { signal });
         await eventually(async () => assert.equal(await labelled(namespace.name), "1"), patient);
@@ -85,14 +86,14 @@ export function starting(): void {
       const replica = await startReplica(world, testSettings({ configurationNames: names, certificates }));
       try {
         await eventually(async () => assert.equal(await labelled(namespace.name), "1"), patient);
-        assert.equal(await servedBy(replica.server.port), fingerprintOf(first.certificate));
+        assert.equal(await servedBy(replica.server.port), computeFingerprint(first.certificate));
 
         const next = (await selfSignedCertificates({ host: "127.0.0.1", ip: "127.0.0.1" })).current();
         await write("ca.crt", `${next.certificate}\n${first.certificate}`);
         await write("tls.key", next.privateKey);
         await write("tls.crt", next.certificate);
         await eventually(
-          async () => assert.equal(await servedBy(replica.server.port), fingerprintOf(next.certificate)),
+          async () => assert.equal(await servedBy(replica.server.port), computeFingerprint(next.certificate)),
           patient,
         );
         await eventually(async () => assert.equal(await labelled(namespace.name), "1"), patient);
@@ -119,7 +120,7 @@ export function starting(): void {
         const key = { namespace: namespace.name, name: "webhook-tls" };
         const { data = {} } = await client.get(secrets, key, { signal });
         const stored = Buffer.from(data["tls.crt"] ?? "", "base64").toString("utf8");
-        assert.equal(await servedBy(replica.server.port), fingerprintOf(stored));
+        assert.equal(await servedBy(replica.server.port), computeFingerprint(stored));
         const { items } = await client.list(secrets, { namespace: namespace.name, signal });
         assert.deepEqual(
           items.map(({ metadata }) => metadata.name),
@@ -143,7 +144,7 @@ async function assertGone(client: KubeConnection, name: string): Promise<void> {
   await assert.rejects(client.raw({ method: "GET", path, signal }), (error) => isFault(error, "notFound"));
 }
 
-const fingerprintOf = (certificate: string) => new X509Certificate(certificate).fingerprint256;
+const computeFingerprint = (certificate: string) => new X509Certificate(certificate).fingerprint256;
 
 function servedBy(port: number): Promise<string> {
   return get(port, "/healthz").then(({ fingerprint }) => fingerprint);

@@ -41,8 +41,8 @@ for (const { kind, plural, cases } of kinds) {
     for (const [index, each] of cases.entries()) {
       const name = each.objectName ?? `case-${index}`;
       const answer = await offer(api, { collection, kind, name, each });
-      const trouble = troubleWith(answer, each);
-      if (trouble) wrong.push(`${each.name}: ${trouble}`);
+      const problem = findProblem(answer, each);
+      if (problem) wrong.push(`${each.name}: ${problem}`);
     }
     assert.deepEqual(wrong, []);
   });
@@ -73,7 +73,7 @@ async function offer(api: Api, { collection, kind, name, each }: Offer): Promise
   });
 }
 
-function troubleWith({ status, message, body }: Answer, each: SchemaCase): string | undefined {
+function findProblem({ status, message, body }: Answer, each: SchemaCase): string | undefined {
   if (each.refused === undefined) {
     if (status !== 200 && status !== 201) return `refused: ${message}`;
     return each.filled === undefined || isPart(each.filled, body.spec)

@@ -33,7 +33,7 @@ const manifests = publishable.map(
 );
 
 /** Where Node finds a dependency of the package at this place of the lock file. */
-function placeOf(dependency: string, from: string): string | undefined {
+function findPlace(dependency: string, from: string): string | undefined {
   for (let place = from; ; place = place.slice(0, Math.max(0, place.lastIndexOf("node_modules/") - 1))) {
     const candidate = `${place === "" ? "" : `${place}/`}node_modules/${dependency}`;
     if (Object.hasOwn(rootLock, candidate)) return candidate;
@@ -46,7 +46,7 @@ function registryLock(): Record<string, LockEntry> {
   const found: Record<string, LockEntry> = {};
   const visit = (dependencies: LockEntry["dependencies"], from: string) => {
     for (const name of Object.keys(dependencies ?? {})) {
-      const place = name.startsWith("@cocoon/") ? undefined : placeOf(name, from);
+      const place = name.startsWith("@cocoon/") ? undefined : findPlace(name, from);
       const entry = place === undefined ? undefined : rootLock[place];
       if (place === undefined || entry === undefined || Object.hasOwn(found, place)) continue;
       found[place] = entry;
@@ -94,7 +94,7 @@ interface Example {
   readonly prints: readonly string[];
 }
 
-function examplesOf(name: string, browser: boolean): Example[] {
+function listExamples(name: string, browser: boolean): Example[] {
   const [readme] = globSync(`packages/${name}/README.md`, { cwd: root });
   if (readme === undefined) return [];
   const blocks = [...readFileSync(join(root, readme), "utf8").matchAll(/^```ts\n([\s\S]*?)^```/gm)];
@@ -125,7 +125,7 @@ const settings = (browser: boolean) => ({
     exactOptionalPropertyTypes: true,
     noUncheckedIndexedAccess: true,
     skipLibCheck: false,
-    // A browser package must be usable where nobody knows Node, not even its types.
+    // A browser package must be usable without Node, not even its types.
     ...(browser ? { lib: ["ES2024", "DOM"], types: [] } : { lib: ["ES2024"], types: ["node"] }),
     outDir: "../out",
   },
@@ -139,7 +139,7 @@ test("packed packages install in an empty project, and their examples compile an
     cwd: directory.path,
   });
 
-  const examples = publishable.flatMap(({ name, browser }) => examplesOf(name, browser));
+  const examples = publishable.flatMap(({ name, browser }) => listExamples(name, browser));
   assert.ok(examples.filter((each) => each.file.startsWith("contract-")).length >= 4);
   const tsc = join(root, "node_modules/.bin/tsc");
   for (const browser of [true, false]) {

@@ -8,8 +8,9 @@ import {
   compareQuantities,
   formatQuantity,
   parseQuantity,
-  roundQuantityToMillis,
   subtractQuantities,
+  quantityMillis,
+  type Quantity,
 } from "@cocoon/core/quantity";
 import { count, eventually, seededRandom, sharedControlPlane, testSeed } from "@cocoon/testkit";
 import { openApi, type Api } from "./api.ts";
@@ -58,11 +59,17 @@ test("a pod's resources come back as we would write them", async () => {
     for (const [index, text] of sent.entries())
       assert.equal(
         containers[index]?.resources.limits.memory,
-        formatQuantity(roundQuantityToMillis(parseQuantity(text))),
+        formatQuantity(roundAsInPods(parseQuantity(text))),
         text,
       );
   }
 });
+
+/** Rounded up to thousandths, as the API server does with the resources of pods. */
+function roundAsInPods(quantity: Quantity): Quantity {
+  if (quantity.nanos % 1_000_000n === 0n) return quantity;
+  return { nanos: quantityMillis(quantity) * 1_000_000n, format: quantity.format };
+}
 
 function arithmeticDefinition(group: string) {
   const text = { type: "string", maxLength: 64 };

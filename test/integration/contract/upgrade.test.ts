@@ -1,6 +1,6 @@
 /**
  * Objects that were stored before a rule existed. They must stay editable in everything the rule is not about, above all
- * in their finalizers: otherwise nobody could delete them any more.
+ * in their finalizers: otherwise they could not be deleted any more.
  */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
@@ -48,22 +48,32 @@ const outdated: Readonly<Record<string, unknown>> = {
   "no-spec": undefined,
   "no-image": { agent: {} },
   "no-agent": {},
-  [`long-${"n".repeat(70)}`]: { agent: { image: "x" } },
   "same-toolboxes": { agent: { image: "x" }, toolboxes: [box, box] },
   "numeric-toolbox": { agent: { image: "x" }, toolboxes: [{ ...box, name: "7" }] },
   "static-without-address": { agent: { image: "x" }, toolboxes: [{ name: "box", mode: "static" }] },
   "other-backend": { agent: { image: "x" }, toolboxes: [{ ...box, backend: "firecracker" }] },
   "clone-from-port": { agent: { image: "registry:5000/x" } },
   "released-with-replicas": { hibernatePolicy: "release", agent: { image: "x", replicas: 2 } },
-  "odd-pool": { nodePool: "a b", agent: { image: "x" } },
   "unknown-policy": { snapshotPolicy: "sometimes", agent: { image: "x" } },
+};
+
+/** What the Go definitions and the Go webhook take: such a set can be suspended and scaled, too. */
+const storedByGo: Readonly<Record<string, unknown>> = {
+  "storage-zero": { agent: { image: "x", storage: "0" } },
+  "odd-address": {
+    agent: { image: "x" },
+    toolboxes: [{ name: "box", mode: "static", staticIP: "no", staticVMID: "v" }],
+  },
+  "long-image": { agent: { image: `team/${"a".repeat(2_100)}` } },
+  "odd-pool": { nodePool: "a b", agent: { image: "x" } },
+  [`long-${"n".repeat(70)}`]: { agent: { image: "x" } },
 };
 
 async function merge(api: Api, path: string, body: unknown) {
   return api.call({ method: "PATCH", path, body, contentType: "application/merge-patch+json" });
 }
 
-test("objects from before a rule can still be labelled, released and deleted", async () => {
+test("objects from before a rule can still be labelled, suspended, scaled, released and deleted", async () => {
   const cluster = await sharedControlPlane();
   await using namespace = await cluster.newNamespace();
   using api = openApi(cluster);
@@ -74,7 +84,7 @@ test("objects from before a rule can still be labelled, released and deleted", a
   await install(cluster, withoutRules(strict));
   const collection = `/apis/${group}/v1/namespaces/${namespace.name}/cocoonsets`;
   try {
-    for (const [name, spec] of Object.entries(outdated)) {
+    for (const [name, spec] of Object.entries({ ...outdated, ...storedByGo })) {
       const metadata = { name, finalizers: [`${group}/keep`] };
       const body = { apiVersion: `${group}/v1`, kind: "CocoonSet", metadata, spec };
       const created = await api.call({ method: "POST", path: collection, body });
@@ -86,7 +96,14 @@ test("objects from before a rule can still be labelled, released and deleted", a
       const answer = await api.call({ method: "POST", path: `${collection}?dryRun=All`, body });
       assert.equal(answer.status, 422, "the rules are in force");
     });
-    for (const name of Object.keys(outdated)) {
+    for (const name of Object.keys(storedByGo)) {
+      const changes = [{ suspend: true }, { agent: { replicas: 1 } }, { suspend: false }];
+      for (const spec of changes) {
+        const changed = await merge(api, `${collection}/${name}`, { spec });
+        assert.equal(changed.status, 200, `${JSON.stringify(spec)} ${name}: ${changed.message}`);
+      }
+    }
+    for (const name of Object.keys({ ...outdated, ...storedByGo })) {
       const path = `${collection}/${name}`;
       const labelled = await merge(api, path, { metadata: { labels: { seen: "yes" } } });
       assert.equal(labelled.status, 200, `label ${name}: ${labelled.message}`);

@@ -54,7 +54,7 @@ test("a real control plane: RBAC, service account tokens, controllers and schedu
   );
 });
 
-test("nobody without credentials is let in", async () => {
+test("a request without credentials is refused", async () => {
   const cluster = await sharedControlPlane();
   const anonymous = await cluster.kubectl([
     "--kubeconfig=/dev/null",

@@ -3,12 +3,13 @@
  * refused, with cert-manager's own definitions installed.
  */
 import assert from "node:assert/strict";
+import { globSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { openKubeClient, secrets } from "@cocoon/kube";
-import { fullTierOnly, ownControlPlane, runCommand, type OwnControlPlane } from "@cocoon/testkit";
+import { eventually, fullTierOnly, ownControlPlane, runCommand, type OwnControlPlane } from "@cocoon/testkit";
 import { installInto } from "../../../packages/cli/src/external-install.ts";
-import { identityOf, type Manifest } from "../../../scripts/generate/kustomize.ts";
+import { readIdentity, type Manifest } from "../../../scripts/generate/kustomize.ts";
 import { certManagerDefinitions } from "../../peers/cert-manager.ts";
 import { buildHelm } from "../../peers/helm.ts";
 import {
@@ -16,6 +17,7 @@ import {
   canonical,
   file,
   helmTemplate,
+  helmText,
   kustomize,
   kustomizeRoots,
   root,
@@ -53,24 +55,27 @@ function apply(objects: readonly Manifest[], ...flags: readonly string[]) {
   });
 }
 
-/** Objects that the server took already; the same object is part of many roots. */
-const taken = new Set<string>();
-
-async function assertTaken(objects: readonly Manifest[]): Promise<void> {
-  assert.ok(objects.length > 0);
-  const fresh = objects.filter((object) => !taken.has(canonical(object)));
-  if (fresh.length === 0) return;
-  const tried = await apply(fresh, "--dry-run=server");
+/** The bytes that are shipped, not a parsed copy: kubectl reads YAML 1.1, the parser of these tests reads 1.2. */
+async function assertTaken(source: readonly string[], input?: string): Promise<void> {
+  const tried = await cluster.kubectl(
+    ["apply", "--server-side", "--force-conflicts", "--validate=strict", "--dry-run=server", ...source],
+    input === undefined ? {} : { input },
+  );
   assert.equal(tried.code, 0, tried.stderr);
   // The namespaces warn about pods that they would not let in.
   assert.doesNotMatch(tried.stderr, /PodSecurity|deprecated|unknown field/);
-  assert.equal(tried.stdout.trim().split("\n").length, fresh.length, tried.stdout);
-  for (const object of fresh) taken.add(canonical(object));
+  assert.notEqual(tried.stdout.trim(), "", "something was applied");
 }
 
+/** Every file of manifests that people may apply by itself. */
+const files = globSync("deploy/**/*.yaml", { cwd: root })
+  .filter((path) => !/kustomization|helm\/|monitoring\/|components\//.test(path))
+  .toSorted();
+
 describe("the API server takes", () => {
-  for (const directory of kustomizeRoots)
-    test(directory, async () => assertTaken(await kustomize(directory)));
+  for (const directory of kustomizeRoots) test(directory, () => assertTaken(["-k", join(root, directory)]));
+
+  for (const path of files) test(path, () => assertTaken(["-f", join(root, path)]));
 
   const chartSettings = {
     "as it is": [],
@@ -84,9 +89,7 @@ describe("the API server takes", () => {
     ],
   };
   for (const [how, settings] of Object.entries(chartSettings))
-    test(`the Helm chart ${how}`, async () => assertTaken(await helmTemplate(...settings)));
-
-  for (const { name, objects } of samples()) test(`deploy/samples/${name}`, () => assertTaken(objects));
+    test(`the Helm chart ${how}`, async () => assertTaken(["-f", "-"], await helmText(...settings)));
 
   test("nothing with a field that it does not know", async () => {
     const [sample] = samples().flatMap(({ objects }) => objects);
@@ -115,8 +118,8 @@ describe("single files", () => {
 
 describe("the Helm chart", () => {
   test("installs what install.yaml installs", async () => {
-    const chart = (await helmTemplate()).map(identityOf);
-    const wanted = file("deploy/install.yaml").map(identityOf);
+    const chart = (await helmTemplate()).map(readIdentity);
+    const wanted = file("deploy/install.yaml").map(readIdentity);
     // Helm makes the namespace itself; the file leaves the token to its reader.
     assert.deepEqual(
       new Set(wanted).symmetricDifference(new Set(chart)),
@@ -126,11 +129,11 @@ describe("the Helm chart", () => {
 
   test("passes its values on", async () => {
     const chart = await helmTemplate(
-      "--set=image.repository=example.com/cocoon,image.tag=9.9.9,operator.replicas=5,colocation.enabled=false",
+      "--set=image.repository=example.com/cocoon,image.tag=9.9.9,operator.replicas=5,colocation.enabled=false,dashboard.enabled=false",
       "--set=ociRegistry=registry.example.com/x,registry.enabled=false",
     );
-    assert.deepEqual([...imagesOf(chart)], ["example.com/cocoon:9.9.9"]);
-    const [operator, webhook, ...others] = deploymentsOf(chart);
+    assert.deepEqual([...listImages(chart)], ["example.com/cocoon:9.9.9"]);
+    const [operator, webhook, ...others] = findDeployments(chart);
     assert.deepEqual([operator?.spec.replicas, webhook?.spec.replicas, others.length], [5, 2, 0]);
     for (const deployment of [operator, webhook])
       assert.match(canonical(deployment), /"name":"OCI_REGISTRY","value":"registry.example.com\/x"/);
@@ -148,26 +151,60 @@ interface PodTemplate extends Manifest {
   };
 }
 
-function deploymentsOf(objects: readonly Manifest[]): PodTemplate[] {
+function findDeployments(objects: readonly Manifest[]): PodTemplate[] {
   return objects.filter((object): object is PodTemplate => object.kind === "Deployment");
 }
 
-function imagesOf(objects: readonly Manifest[]): Set<string> {
+function listImages(objects: readonly Manifest[]): Set<string> {
   return new Set(
-    deploymentsOf(objects).flatMap(({ spec }) => spec.template.spec.containers.map(({ image }) => image)),
+    findDeployments(objects).flatMap(({ spec }) => spec.template.spec.containers.map(({ image }) => image)),
   );
 }
 
+test("the registry of an installation is reached by TLS only", async () => {
+  for (const directory of ["config/default", "config/cert-manager"]) {
+    const text = canonical(await kustomize(directory));
+    assert.match(text, /"https:\/\/epoch\.cocoon-system\.svc:8443"/, directory);
+    assert.doesNotMatch(text, /http:\/\/epoch|--plain-http/, directory);
+  }
+});
+
+test("a registry that a user has set survives an installation, and old selectors find the parts", async () => {
+  const path = join(root, "deploy/install.yaml");
+  const run = async (...args: readonly string[]) => {
+    const ran = await cluster.kubectl([...args]);
+    assert.equal(ran.code, 0, ran.stderr);
+    return ran.stdout;
+  };
+  await run("apply", "--server-side", "-f", path);
+  await run(
+    "-n=cocoon-system",
+    "set",
+    "env",
+    "deployment/cocoon-operator",
+    "OCI_REGISTRY=registry.example.com/mine",
+  );
+  await run("apply", "--server-side", "-f", path);
+  const env = await run("-n=cocoon-system", "get", "deployment", "cocoon-operator", "-o=jsonpath={..env}");
+  assert.match(env, /"name":"OCI_REGISTRY","value":"registry\.example\.com\/mine"/);
+  for (const part of ["cocoon-operator", "cocoon-webhook"])
+    assert.equal(
+      (await run("-n=cocoon-system", "get", "deployments", `-l=app=${part}`, "-o=name")).trim(),
+      `deployment.apps/${part}`,
+    );
+});
+
 test("install.yaml can be applied again and again", async () => {
   const objects = file("deploy/install.yaml");
+  const path = join(root, "deploy/install.yaml");
   for (const time of ["first", "second"]) {
-    const applied = await apply(objects);
+    const applied = await cluster.kubectl(["apply", "--server-side", "--force-conflicts", "-f", path]);
     assert.equal(applied.code, 0, `${time}: ${applied.stderr}`);
   }
   const deployments = await cluster.kubectl(["get", "deployments", "-A", "-o", "name"]);
   assert.deepEqual(
     deployments.stdout.trim().split("\n").toSorted(),
-    deploymentsOf(objects)
+    findDeployments(objects)
       .map(({ metadata }) => `deployment.apps/${metadata.name}`)
       .toSorted(),
   );
@@ -189,11 +226,11 @@ test("a cluster that exists gets everything by one call, which may be repeated",
   const signal = AbortSignal.timeout(120_000);
   await using client = await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal });
   const told: string[] = [];
-  await installInto(client, { signal, tell: (text) => void told.push(text) });
+  await installInto(client, { signal, report: (text) => void told.push(text) });
   assert.deepEqual(told.length, file("deploy/install.yaml").length + 1, told.join("\n"));
   const made = await token();
   assert.match(made, /^[0-9a-f]{64}$/);
-  await installInto(client, { signal, tell: () => undefined });
+  await installInto(client, { signal, report: () => undefined });
   assert.equal(await token(), made);
   await client.delete(secrets, { namespace: "cocoon-system", name: "epoch-token" }, { signal });
 });
@@ -229,14 +266,15 @@ test("Helm takes the installation over, keeps the token, and leaves data behind"
 });
 
 test("all parts run the one image of this version, and the example overlay changes tag and replicas", async () => {
-  assert.deepEqual([...imagesOf(file("deploy/install.yaml"))], [`ghcr.io/cocoonstack/cocoon:${version()}`]);
+  assert.deepEqual([...listImages(file("deploy/install.yaml"))], [`ghcr.io/cocoonstack/cocoon:${version()}`]);
   const example = await kustomize("config/example");
-  assert.deepEqual([...imagesOf(example)], ["registry.example.com/mirror/cocoon:0.1.1"]);
+  assert.deepEqual([...listImages(example)], ["registry.example.com/mirror/cocoon:0.1.1"]);
   const replicas = Object.fromEntries(
-    deploymentsOf(example).map(({ metadata, spec }) => [metadata.name, spec.replicas]),
+    findDeployments(example).map(({ metadata, spec }) => [metadata.name, spec.replicas]),
   );
   assert.deepEqual(replicas, {
     "cocoon-colocation": 2,
+    "cocoon-dashboard": 1,
     "cocoon-operator": 3,
     "cocoon-webhook": 3,
     epoch: 1,
@@ -244,8 +282,30 @@ test("all parts run the one image of this version, and the example overlay chang
 });
 
 test("the legacy installation has the older API's rights, and neither installation repeats an object", () => {
-  const legacy = file("deploy/deploy.yaml").map(identityOf);
+  const legacy = file("deploy/deploy.yaml").map(readIdentity);
   assert.ok(legacy.includes("rbac.authorization.k8s.io/v1/ClusterRole//cocoon-operator-legacy"));
-  for (const identities of [legacy, file("deploy/install.yaml").map(identityOf)])
+  for (const identities of [legacy, file("deploy/install.yaml").map(readIdentity)])
     assert.equal(new Set(identities).size, identities.length);
+});
+
+test("deploy.yaml is installed by the commands on its first lines, and removed", async () => {
+  const paths = ["crd", "cocoonset-crd", "deploy"].flatMap((name) => [
+    "-f",
+    join(root, `deploy/${name}.yaml`),
+  ]);
+  const applied = await cluster.kubectl(["apply", "--server-side", "--force-conflicts", ...paths]);
+  assert.equal(applied.code, 0, applied.stderr);
+  const found = await cluster.kubectl([
+    "-n=cocoon-system",
+    "get",
+    "deployment",
+    "cocoon-operator",
+    "-o=jsonpath={..env}",
+  ]);
+  assert.match(found.stdout, /"name":"LEGACY_API","value":"on"/);
+  const path = join(root, "deploy/deploy.yaml");
+  const removed = await cluster.kubectl(["delete", "--wait=false", "-f", path]);
+  assert.equal(removed.code, 0, removed.stderr);
+  const readLeft = () => cluster.kubectl(["get", "--ignore-not-found", "-o=name", "-f", path]);
+  await eventually(async () => assert.equal((await readLeft()).stdout, ""), { timeoutMs: 60_000 });
 });

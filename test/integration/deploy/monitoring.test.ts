@@ -8,11 +8,12 @@ import { runCommand } from "@cocoon/testkit";
 import { parse } from "yaml";
 import { createColocationMetrics } from "../../../packages/colocation/src/server/metrics.ts";
 import { createAdmissionMetrics } from "../../../packages/kube/src/admission/metrics.ts";
-import { exportCertificateMetrics } from "../../../packages/kube/src/certificates/metrics.ts";
+import { exportCertificateMetrics } from "../../../packages/kube/src/certificates/serving-certificates.ts";
 import { controllerMetrics } from "../../../packages/kube/src/controller/controller-metrics.ts";
-import { requestMetrics } from "../../../packages/kube/src/request-metrics.ts";
+import { requestMetrics } from "../../../packages/kube/src/client/calls.ts";
 import { operatorMetrics } from "../../../packages/operator/src/metrics.ts";
 import { createVkMetrics } from "../../../packages/vk/src/metrics.ts";
+import { createUsageMetrics } from "../../../packages/vk/src/usage-metrics.ts";
 import { createWebhookMetrics } from "../../../packages/webhook/src/metrics.ts";
 import { buildPromtool } from "../../peers/promtool.ts";
 import { root } from "./rendered.ts";
@@ -89,6 +90,7 @@ function exported(): Set<string> {
   operatorMetrics(registry);
   createWebhookMetrics(registry, () => 0);
   createVkMetrics(registry);
+  createUsageMetrics(registry, {} as Parameters<typeof createUsageMetrics>[1]);
   createColocationMetrics(registry);
   requestMetrics(registry);
   for (const prefix of ["cocoon_webhook", "cocoon_colocation_admission"])
@@ -111,9 +113,8 @@ function spelledOut(): string[] {
   );
   return files.flatMap((path) => {
     const text = readFileSync(join(root, path), "utf8");
-    const prefix = path.endsWith("vk/src/usage-metrics.ts") ? "vk_cocoon_" : "";
-    return [...text.matchAll(/(?:name: |name = |watch\(\s*)"([a-z]+(?:_[a-z]+)+)"/g)].flatMap(
-      ([, name = ""]) => [name, `${prefix}${name}`, `${name}_bucket`],
+    return [...text.matchAll(/(?:name: |name = |watch\(\s*|^\s*\[)"([a-z]+(?:_[a-z]+)+)"/gm)].flatMap(
+      ([, name = ""]) => [name, `${name}_bucket`],
     );
   });
 }
@@ -123,7 +124,7 @@ const words = new Set(
 );
 
 /** What an expression reads: names that are no function, label or text. */
-function metricsOf(expression: string): string[] {
+function readMetrics(expression: string): string[] {
   const bare = expression
     .replaceAll(/"[^"]*"/g, "")
     .replaceAll(/\{[^}]*\}/g, "")
@@ -143,7 +144,7 @@ test("every metric of alerts and dashboards exists in our code", () => {
     ),
   ];
   const unknown = used.flatMap(({ where, expr }) => {
-    const names = metricsOf(expr);
+    const names = readMetrics(expr);
     assert.ok(names.length > 0, `${where}: ${expr}`);
     return names.filter((name) => !known.has(name)).map((name) => `${where}: ${name}`);
   });

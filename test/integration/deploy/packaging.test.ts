@@ -5,12 +5,14 @@ import { chmod, cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { describe, test } from "node:test";
 import { colocationProgram } from "@cocoon/colocation";
-import { envNamesOf, readConfig, type Options, type Program } from "@cocoon/core";
+import { dashboardProgram } from "@cocoon/dashboard";
+import { buildProgram } from "@cocoon/cli/program";
+import { getEnvNames, readConfig, type Options, type Program } from "@cocoon/core";
 import { fullTierOnly, runCommand, temporaryDirectory } from "@cocoon/testkit";
 import { operatorProgram } from "../../../packages/operator/src/config.ts";
 import { serveProgram } from "../../../packages/registry/src/config.ts";
 import { webhookProgram } from "../../../packages/webhook/src/config.ts";
-import { programs } from "../../../scripts/build/programs.ts";
+import { findBundle, programs } from "../../../scripts/build/programs.ts";
 import { buildKustomization } from "../../../scripts/generate/kustomize.ts";
 import { root, version } from "./rendered.ts";
 
@@ -55,7 +57,9 @@ describe("systemd", () => {
 });
 
 test("every program has an environment example, and each line is a variable or a remark", () => {
-  for (const program of Object.keys(programs).filter((name) => name !== "kubectl-cocoon")) {
+  // vk-cocoon starts the page server and hands its settings over.
+  const own = Object.keys(programs).filter((name) => name !== "cocoon-page-server");
+  for (const program of own.filter((name) => findBundle(name) === name)) {
     const text = readFileSync(join(root, `packaging/${program}.env.example`), "utf8");
     const lines = text.split("\n").filter((line) => line !== "");
     assert.ok(
@@ -76,11 +80,12 @@ const tables: Readonly<Record<string, Program<Options>>> = {
   "cocoon-operator": operatorProgram,
   "cocoon-webhook": webhookProgram,
   "cocoon-colocation": colocationProgram,
+  "cocoon-dashboard": dashboardProgram,
   epoch: serveProgram,
 };
 
 for (const path of ["config/default", "config/cert-manager", "config/legacy"])
-  test(`every container of ${path} is started with settings that its program knows`, () => {
+  test(`every container of ${path} is started with settings that its program knows`, async () => {
     const deployments = buildKustomization(join(root, path)).filter(({ kind }) => kind === "Deployment");
     assert.ok(deployments.length > 0);
     for (const { metadata, spec } of deployments) {
@@ -88,13 +93,17 @@ for (const path of ["config/default", "config/cert-manager", "config/legacy"])
         readonly template: { readonly spec: { readonly containers: readonly Container[] } };
       };
       for (const { command, args = [], env = [] } of template.spec.containers) {
+        if (command[0] === "cocoonctl") {
+          await assertCocoonctl(command.slice(1));
+          continue;
+        }
         const table = tables[command[0]];
         assert.ok(table, metadata.name);
         const variables = Object.fromEntries(env.map(({ name, value }) => [name, value]));
         // A wrong flag or value is a fault here, as it would be when the pod starts.
         assert.equal(readConfig(table, { argv: args, env: variables }).kind, "config");
         const known = new Set(
-          Object.entries(table.options).flatMap(([key, option]) => envNamesOf(key, option)),
+          Object.entries(table.options).flatMap(([key, option]) => getEnvNames(key, option)),
         );
         const strangers = Object.keys(variables).filter(
           (name) => !known.has(name) && !forNodeItself.has(name),
@@ -103,6 +112,13 @@ for (const path of ["config/default", "config/cert-manager", "config/legacy"])
       }
     }
   });
+
+async function assertCocoonctl([name = "", ...args]: readonly string[]): Promise<void> {
+  const command = (await buildProgram("cocoonctl")).commands.find((each) => each.name() === name);
+  assert.ok(command, `cocoonctl ${name}`);
+  const known = new Set(command.options.map(({ long }) => long));
+  for (const arg of args) assert.ok(known.has(arg.split("=")[0] ?? ""), `cocoonctl ${name} ${arg}`);
+}
 
 /** Read by Node and by the C library under it. */
 const forNodeItself = new Set(["NODE_OPTIONS", "MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_"]);

@@ -17,7 +17,7 @@ import {
   type TemporaryDirectory,
 } from "@cocoon/testkit";
 import { bundle } from "../../../scripts/build/bundle.ts";
-import { programs } from "../../../scripts/build/programs.ts";
+import { notInPath, programs } from "../../../scripts/build/programs.ts";
 import { installCrds } from "../contract/install-crds.ts";
 import { root, version } from "./rendered.ts";
 
@@ -57,17 +57,29 @@ const nodeDirectory = dirname(process.execPath);
 
 /** How a program calls itself. */
 const ownName = (program: string) =>
-  ({ "kubectl-cocoon": "kubectl cocoon", cocoon: "Version:       " })[program] ?? program;
+  ({ "kubectl-cocoon": "kubectl cocoon", cocoon: "Version:       ", "cocoon-qemu": "Version:       " })[
+    program
+  ] ?? program;
 
 /** The drop-in engine keeps the words of the command it replaces. */
-const askVersion = (program: string) => (program === "cocoon" ? ["version"] : ["--version"]);
+const askVersion = (program: string) =>
+  ["cocoon", "cocoon-qemu"].includes(program) ? ["version"] : ["--version"];
+
+/** Programs that replace a Go one: arguments of its Deployment or unit start ours, klog's flags among them. */
+const replacesGo = new Set(["cocoon-operator", "cocoon-webhook", "cocoon-colocation", "vk-cocoon", "epoch"]);
+
+/** Where a release has a program. */
+const formatPath = (tree: string, program: string) =>
+  join(tree, notInPath.has(program) ? "lib/cocoon/bin" : "bin", program);
 
 describe("every bundle", () => {
   for (const program of Object.keys(programs))
     test(`${program} says its version and helps`, async () => {
-      const command = join(bundles, "bin", program);
+      const command = formatPath(bundles, program);
       const env = bare(`${nodeDirectory}:/usr/bin:/bin`);
-      const said = await runCommand(command, askVersion(program), { env, cwd: directory.path });
+      const klog = replacesGo.has(program) ? ["--v=4", "-logtostderr", "--stderrthreshold", "INFO"] : [];
+      const args = [...klog, ...askVersion(program)];
+      const said = await runCommand(command, args, { env, cwd: directory.path });
       assert.equal(said.code, 0, said.stderr.slice(-2_000));
       assert.ok(said.stdout.startsWith(`${ownName(program)} ${version()}`), said.stdout);
       assert.match(said.stdout, /0123456789ab/);
@@ -78,11 +90,36 @@ describe("every bundle", () => {
     });
 });
 
+test("an archive that is unpacked over a host's cocoon leaves it alone", () => {
+  for (const tree of [bundles, executable]) assert.equal(existsSync(join(tree, "bin/cocoon")), false);
+});
+
+test("start files name the Node version they need", async () => {
+  const old = join(directory.path, "old-node");
+  // As an older Node does it: the check must come before anything that only a newer one has.
+  await writeFile(
+    old,
+    `#!/bin/sh\nexec ${process.execPath} --import ${join(directory.path, "as-node-20.mjs")} "$@"\n`,
+    { mode: 0o755 },
+  );
+  await writeFile(
+    join(directory.path, "as-node-20.mjs"),
+    'Object.defineProperty(process.versions, "node", { value: "20.20.2" });\n',
+  );
+  for (const program of Object.keys(programs)) {
+    const started = await runCommand(old, [join(bundles, "lib/cocoon/start", `${program}.mjs`)]);
+    assert.equal(started.code, 1, program);
+    assert.match(started.stderr, /needs Node 26 or newer/);
+    const text = readFileSync(join(bundles, "lib/cocoon/start", `${program}.mjs`), "utf8");
+    assert.doesNotMatch(text, /import \{ enableCompileCache/, "a missing export fails before the check");
+  }
+});
+
 describe("the executable", () => {
   test("runs every program by the name of its link, without Node", async () => {
     const names = Object.keys(programs);
     for (const program of names.slice(0, count({ small: 2, full: names.length }))) {
-      const said = await runCommand(join(executable, "bin", program), askVersion(program), {
+      const said = await runCommand(formatPath(executable, program), askVersion(program), {
         env: bare("/nonexistent"),
         cwd: directory.path,
       });
@@ -120,7 +157,7 @@ describe("what programs look for beside themselves", () => {
       assert.ok(named.length > 0, planned.stdout);
       for (const path of named) assert.ok(existsSync(path), path);
       assert.ok(!planned.stdout.includes(join(root, "packages")), planned.stdout);
-      for (const companion of ["guest", "go", "deploy/crds", "packaging/systemd"])
+      for (const companion of ["guest", "native", "go", "deploy/crds", "packaging/systemd"])
         assert.ok(readdirSync(join(library, companion)).length > 0, companion);
     });
 

@@ -1,37 +1,22 @@
 /** What the documented installations consist of, as the tools that people use render them. */
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { globSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { runCommand, testBinaries } from "@cocoon/testkit";
 import { parseAllDocuments } from "yaml";
-import { identityOf, readManifests, type Manifest } from "../../../scripts/generate/kustomize.ts";
+import { readIdentity, readManifests, type Manifest } from "../../../scripts/generate/kustomize.ts";
 import { buildHelm } from "../../peers/helm.ts";
 
 export const root = join(import.meta.dirname, "../../..");
 
 /** Every directory that `kubectl apply -k` may be given. */
-export const kustomizeRoots = [
-  "config/default",
-  "config/default/operator",
-  "config/default/webhook",
-  "config/default/colocation",
-  "config/default/vk",
-  "config/default/registry",
-  "config/cert-manager",
-  "config/legacy",
-  "config/example",
-  "deploy/operator",
-  "deploy/operator/legacy",
-  "deploy/webhook/overlays/built-in-certificates",
-  "deploy/webhook/overlays/cert-manager",
-  "deploy/registry/overlays/plain-http",
-  "deploy/registry/overlays/cert-manager",
-  "deploy/colocation",
-  "deploy/colocation-cert-manager",
-] as const;
+export const kustomizeRoots = globSync("{deploy,config}/**/{k,K}ustomization{.yaml,}", { cwd: root })
+  .map((path) => dirname(path))
+  .filter((path) => !/\/components(\/|$)/.test(path))
+  .toSorted();
 
 export function read(text: string): Manifest[] {
-  return parseAllDocuments(text)
+  return parseAllDocuments(text, { version: "1.1" })
     .map((document) => document.toJS() as unknown)
     .filter((object): object is Manifest => object !== null && object !== undefined);
 }
@@ -55,8 +40,8 @@ export function canonical(value: unknown): string {
 export function byIdentity(objects: readonly Manifest[]): Map<string, string> {
   return new Map(
     objects
-      .toSorted((a, b) => (identityOf(a) < identityOf(b) ? -1 : 1))
-      .map((object) => [identityOf(object), canonical(object)]),
+      .toSorted((a, b) => (readIdentity(a) < readIdentity(b) ? -1 : 1))
+      .map((object) => [readIdentity(object), canonical(object)]),
   );
 }
 
@@ -75,10 +60,15 @@ export function version(): string {
   return (JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string }).version;
 }
 
-export async function helmTemplate(...args: readonly string[]): Promise<Manifest[]> {
+/** What Helm prints. */
+export async function helmText(...args: readonly string[]): Promise<string> {
   const helm = await buildHelm();
   const chart = join(root, "deploy/helm/cocoon");
   const rendered = await runCommand(helm, ["template", "cocoon", chart, "-n", "cocoon-system", ...args]);
   assert.equal(rendered.code, 0, rendered.stderr);
-  return read(rendered.stdout);
+  return rendered.stdout;
+}
+
+export async function helmTemplate(...args: readonly string[]): Promise<Manifest[]> {
+  return read(await helmText(...args));
 }

@@ -1,11 +1,11 @@
 /** The API server goes away and comes back: certificates and webhooks go on as if nothing had been. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { allowWithPatch, setMetadata, startAdmissionServer } from "@cocoon/kube/admission";
+import { allowWithPatch, startAdmissionServer } from "@cocoon/kube/admission";
 import { sleep } from "@cocoon/core";
 import { eventually, ownControlPlane } from "@cocoon/testkit";
 import { startRoundRobinProxy } from "./round-robin-proxy.ts";
-import { assertDone, register, openTestClient, startCertificates, testLog } from "./webhooks.ts";
+import { assertDone, labelPatch, register, openTestClient, startCertificates, testLog } from "./webhooks.ts";
 
 test(
   "after a restart of the API server kubectl is admitted again, and certificates still rotate",
@@ -30,7 +30,7 @@ test(
         endpoints: {
           "/label": {
             name: "label",
-            handler: ({ object }) => allowWithPatch(setMetadata(object, "labels", { seen: "yes" })),
+            handler: ({ object }) => allowWithPatch(labelPatch(object, { seen: "yes" })),
           },
         },
       }),

@@ -5,8 +5,6 @@ import {
   allow,
   allowWithPatch,
   deny,
-  denyInvalid,
-  setMetadata,
   startAdmissionServer,
   type AdmissionEndpoint,
   type AdmissionRequest,
@@ -17,6 +15,7 @@ import type { BundleTarget } from "@cocoon/kube/certificates";
 import { startRoundRobinProxy } from "./round-robin-proxy.ts";
 import {
   assertDone,
+  labelPatch,
   register,
   openTestClient,
   startCertificates,
@@ -74,7 +73,7 @@ const configMap = (name: string, data: Readonly<Record<string, string>> = {}) =>
 
 const apply = ["apply", "-f", "-"];
 
-test("kubectl is patched, warned, denied, and told which fields are wrong", async (t) => {
+test("kubectl is patched, warned, denied, and shown which fields are wrong", async (t) => {
   const { kubectl } = await setUp(t, {
     label: {
       kind: "mutating",
@@ -82,8 +81,8 @@ test("kubectl is patched, warned, denied, and told which fields are wrong", asyn
       handler: async ({ object, userInfo }) =>
         allowWithPatch(
           [
-            ...setMetadata(object, "labels", { seen: "yes" }),
-            ...setMetadata(object, "annotations", { "example.com/by-whom": userInfo.username }),
+            ...labelPatch(object, { seen: "yes" }),
+            { op: "add", path: "/metadata/annotations", value: { "example.com/by-whom": userInfo.username } },
           ],
           { warnings: ["labelled for you", "zweite Zeile: ünïcode"], auditAnnotations: { rule: "label" } },
         ),
@@ -95,10 +94,12 @@ test("kubectl is patched, warned, denied, and told which fields are wrong", asyn
         if (name === "forbidden") return deny("configmaps may not be called forbidden; choose another name");
         if (name === "teapot") return deny("short and stout", { code: 418, reason: "Teapot" });
         if (name !== "invalid") return allow();
-        return denyInvalid([
+        const causes = [
           { field: "data.size", message: "must be a number", reason: "FieldValueInvalid" },
           { field: "data.color", message: "must be set", reason: "FieldValueRequired" },
-        ]);
+        ];
+        const message = causes.map((cause) => `${cause.field}: ${cause.message}`).join("; ");
+        return deny(message, { code: 422, reason: "Invalid", causes });
       },
     },
   });
@@ -137,7 +138,7 @@ test("kubectl is patched, warned, denied, and told which fields are wrong", asyn
   );
 });
 
-test("a handler sees who asks, for what, with which old object, and whether it is a dry run", async (t) => {
+test("a handler sees who requests what, with which old object, and whether it is a dry run", async (t) => {
   const seen: AdmissionRequest[] = [];
   const { kubectl, namespace } = await setUp(
     t,
@@ -174,7 +175,7 @@ test("a handler sees who asks, for what, with which old object, and whether it i
   );
 });
 
-test("a handler that fails or is late ends as the webhook's policies say, within the API server's patience", async (t) => {
+test("a handler that fails or is late ends as the webhook's policies say, within the API server's timeout", async (t) => {
   const never = () => new Promise<undefined>(() => undefined);
   const { kubectl } = await setUp(
     t,
@@ -211,7 +212,7 @@ test("an object as large as the API server takes passes through whole", async (t
       name: "weigh",
       handler: ({ object }) => {
         size = JSON.stringify(object).length;
-        return allowWithPatch(setMetadata(object, "labels", { weighed: "yes" }));
+        return allowWithPatch(labelPatch(object, { weighed: "yes" }));
       },
     },
   });

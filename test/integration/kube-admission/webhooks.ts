@@ -18,6 +18,7 @@ import {
   type BundleTarget,
 } from "@cocoon/kube/certificates";
 import { createLogger, type Logger } from "@cocoon/core";
+import { diffJson, type JsonPatchOperation } from "@cocoon/core/json-patch";
 import type { TestCluster } from "@cocoon/testkit";
 
 const types = { mutating: mutatingWebhookConfigurations, validating: validatingWebhookConfigurations };
@@ -115,4 +116,11 @@ export const testLog: Logger = createLogger({
 /** kubectl succeeded; its words when not. */
 export function assertDone(result: { readonly code: number | null; readonly stderr: string }): void {
   assert.equal(result.code, 0, result.stderr);
+}
+
+/** The patch that adds labels to an object. */
+export function labelPatch(object: unknown, labels: Readonly<Record<string, string>>): JsonPatchOperation[] {
+  const { metadata } = object as { metadata: { labels?: Record<string, string> } };
+  const labelled = { ...metadata, labels: { ...metadata.labels, ...labels } };
+  return diffJson(object, { ...(object as object), metadata: labelled });
 }

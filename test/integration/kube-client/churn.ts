@@ -1,4 +1,4 @@
-/** Writers that create, change and delete ConfigMaps at random, through a connection that nobody disturbs. */
+/** Writers that create, change and delete ConfigMaps at random, through an undisturbed connection. */
 import { isFault } from "@cocoon/core";
 import { configMaps, type ConfigMap, type KubeClient } from "@cocoon/kube";
 import { seededRandom } from "@cocoon/testkit";

@@ -39,7 +39,7 @@ async function failsWith(
 function pod(namespace: string, name: string): Pod {
   return {
     metadata: { namespace, name },
-    spec: { schedulerName: "nobody", containers: [{ name: "main", image: "demo" }] },
+    spec: { schedulerName: "none", containers: [{ name: "main", image: "demo" }] },
   };
 }
 

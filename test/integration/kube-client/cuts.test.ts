@@ -12,7 +12,7 @@ const { signal } = new AbortController();
 const names = count({ small: 500, full: 5_000 });
 
 test(
-  `no object of ${names} is lost or told twice under churn, with connections cut all the time`,
+  `no object of ${names} is lost or reported twice under churn, with connections cut all the time`,
   { timeout: 1_200_000 },
   async () => {
     const cluster = await sharedControlPlane();

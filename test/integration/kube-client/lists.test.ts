@@ -4,7 +4,7 @@ import { test } from "node:test";
 import {
   configMaps,
   customResourceDefinitions,
-  keyOf,
+  getKey,
   keyText,
   openCaches,
   pods,
@@ -45,7 +45,7 @@ async function firstList<T extends KubeObject>(
 }
 
 function byKey(one: KubeObject, other: KubeObject): number {
-  return keyText(keyOf(one)).localeCompare(keyText(keyOf(other)));
+  return keyText(getKey(one)).localeCompare(keyText(getKey(other)));
 }
 
 test(

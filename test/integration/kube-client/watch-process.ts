@@ -1,4 +1,4 @@
-/** A process of its own that keeps a cache: on each line of its input it says whether that is the truth. */
+/** A process of its own that keeps a cache: for each line of its input it prints whether that is the truth. */
 import { createInterface } from "node:readline";
 import { configMaps, openCaches, openKubeClient } from "@cocoon/kube";
 import { testLog } from "./access.ts";

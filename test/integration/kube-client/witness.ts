@@ -1,9 +1,9 @@
 /**
  * Listens to a cache and believes every event, and nothing else. Complains about what must never happen: an object
- * that comes twice or goes twice, a state that is told again, a step back. In the end its belief must be the truth.
+ * that comes twice or goes twice, a state that is reported again, a step back. In the end its belief must be the truth.
  */
 import assert from "node:assert/strict";
-import { configMaps, keyOf, keyText, type ConfigMap, type KubeClient, type ObjectCache } from "@cocoon/kube";
+import { configMaps, getKey, keyText, type ConfigMap, type KubeClient, type ObjectCache } from "@cocoon/kube";
 import { eventually } from "@cocoon/testkit";
 
 export class Witness implements Disposable {
@@ -17,17 +17,17 @@ export class Witness implements Disposable {
     this.#cache = cache;
     this.#subscription = cache.subscribe((event) => {
       this.events += 1;
-      const key = keyText(keyOf(event.object));
+      const key = keyText(getKey(event.object));
       const before = this.#known.get(key);
       const say = (text: string) => this.#complaints.push(`${key}: ${text}`);
       if (event.kind === "added" && before) say("added twice");
       if (event.kind === "deleted" && !before) say("deleted without having been there");
       if (event.kind === "updated") {
-        if (before !== event.old) say("the old state is not the one that was told");
+        if (before !== event.old) say("the old state is not the one that was reported");
         if (event.old.metadata.uid !== event.object.metadata.uid) say("an update changed the identity");
       }
-      if (before && event.kind !== "deleted" && versionOf(event.object) <= versionOf(before))
-        say("told again or a step back");
+      if (before && event.kind !== "deleted" && readVersion(event.object) <= readVersion(before))
+        say("reported again or a step back");
       if (event.kind === "deleted") this.#known.delete(key);
       else this.#known.set(key, event.object);
     });
@@ -39,9 +39,9 @@ export class Witness implements Disposable {
     await eventually(
       async () => {
         const { items } = await client.list(configMaps, { signal, namespace });
-        const truth = items.map(stateOf).toSorted();
-        assert.deepEqual([...this.#known.values()].map(stateOf).toSorted(), truth);
-        assert.deepEqual([...this.#cache.list()].map(stateOf).toSorted(), truth);
+        const truth = items.map(readState).toSorted();
+        assert.deepEqual([...this.#known.values()].map(readState).toSorted(), truth);
+        assert.deepEqual([...this.#cache.list()].map(readState).toSorted(), truth);
       },
       { timeoutMs: 90_000, intervalMs: 250 },
     );
@@ -58,11 +58,11 @@ export class Witness implements Disposable {
   }
 }
 
-function versionOf(object: ConfigMap): bigint {
+function readVersion(object: ConfigMap): bigint {
   return BigInt(object.metadata.resourceVersion ?? 0);
 }
 
-function stateOf(object: ConfigMap): string {
+function readState(object: ConfigMap): string {
   const { name, uid, resourceVersion } = object.metadata;
   return `${name} ${uid} ${resourceVersion} ${object.data?.["step"] ?? ""}`;
 }

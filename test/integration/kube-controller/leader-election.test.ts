@@ -14,7 +14,7 @@ import {
 } from "@cocoon/testkit";
 import { counterName, readHistory, replicaScript, times, type Reign } from "./replica.ts";
 
-const patience = { timeoutMs: 60_000, intervalMs: 50 };
+const waitOptions = { timeoutMs: 60_000, intervalMs: 50 };
 
 interface Stage {
   readonly cluster: TestCluster;
@@ -39,20 +39,20 @@ async function standsBy({ directory }: Stage, identity: string): Promise<void> {
   await eventually(async () => {
     const log = await readFile(join(directory, `${identity}.log`), "utf8");
     assert.match(log, /lease is held by another/);
-  }, patience);
+  }, waitOptions);
 }
 
 async function history({ client, namespace, options }: Stage): Promise<readonly Reign[]> {
   return readHistory(await client.get(configMaps, { namespace: namespace.name, name: counterName }, options));
 }
 
-/** Waits until somebody else than the given one has acted, more than once. */
+/** Waits until another candidate than the given one has acted, more than once. */
 async function nextLeader(stage: Stage, previous: Reign | undefined): Promise<Reign> {
   return eventually(async () => {
     const last = (await history(stage)).at(-1);
     assert.ok(last && last.epoch !== previous?.epoch && last.acts > 2, "no new leader acts");
     return last;
-  }, patience);
+  }, waitOptions);
 }
 
 async function leaseSpec({ client, namespace, options }: Stage) {
@@ -91,7 +91,7 @@ test("a killed leader is followed within the lease, a leaving one at once, and n
     await start("start-b");
     await standsBy(stage, "start-b");
     for (let round = 0; round < count({ small: 1, full: 10 }); round += 1) {
-      // Killed: nobody releases anything, the others have to wait for the lease to expire.
+      // Killed: nothing is released, the others have to wait for the lease to expire.
       const killed = replicas.get(last.identity);
       assert.ok(killed);
       signalProcess(killed.identity, "SIGKILL");
@@ -141,7 +141,7 @@ test("a leader that was frozen past its lease does not act when it wakes", async
       await eventually(async () => {
         const now = (await history(stage)).at(-1);
         assert.ok(now && now.acts > before + 10);
-      }, patience);
+      }, waitOptions);
       const identity = `frozen-again-${round}`;
       replicas.set(identity, programs.use(await startReplica(stage, identity)));
     }

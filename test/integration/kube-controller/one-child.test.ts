@@ -13,7 +13,7 @@ import {
   type ObjectKey,
 } from "@cocoon/kube";
 import {
-  controllerOf,
+  findController,
   controllerReference,
   isControlledBy,
   OwnWrites,
@@ -59,7 +59,7 @@ async function watchForTwins(
   for await (const event of watch(client, configMaps, options)) {
     if (event.kind !== "listed" && event.kind !== "applied" && event.kind !== "deleted") continue;
     const { name = "", deletionTimestamp } = event.object.metadata;
-    const owner = controllerOf(event.object)?.uid ?? "";
+    const owner = findController(event.object)?.uid ?? "";
     if (event.kind === "deleted" || deletionTimestamp) living.delete(name);
     else living.set(name, owner);
     const siblings = [...living.values()].filter((each) => each === owner);
@@ -172,7 +172,7 @@ async function run(stage: Stage, { cache, ownWrites }: Variant): Promise<Result>
 async function assertOneChildEach({ client, namespace, options }: Stage): Promise<void> {
   const list = (labelSelector: string) => client.list(configMaps, { ...options, namespace, labelSelector });
   const parents = (await list("role=parent")).items.map((each) => each.metadata.uid ?? "");
-  const owners = (await list("role=child")).items.map((each) => controllerOf(each)?.uid ?? "");
+  const owners = (await list("role=child")).items.map((each) => findController(each)?.uid ?? "");
   assert.deepEqual(
     owners.filter((owner) => parents.includes(owner)).toSorted(),
     parents.toSorted(),
@@ -183,7 +183,11 @@ async function assertOneChildEach({ client, namespace, options }: Stage): Promis
 const variants: readonly Variant[] = [
   { name: "under churn, never two children for one parent", cache: "real", ownWrites: true },
   { name: "never two children either with a cache that is late", cache: "late", ownWrites: true },
-  { name: "whoever trusts the late cache makes two: this can fail", cache: "late", ownWrites: false },
+  {
+    name: "a controller that trusts the late cache makes two: the test can fail",
+    cache: "late",
+    ownWrites: false,
+  },
 ];
 
 for (const variant of variants)
@@ -195,5 +199,5 @@ for (const variant of variants)
     const { twins, created } = await run(stage, variant);
     assert.ok(created > 10, `only ${created} children were made`);
     if (variant.ownWrites) assert.deepEqual([...twins], [], "parents that had two children at once");
-    else assert.ok(twins.size > 0, "nobody had two");
+    else assert.ok(twins.size > 0, "no parent had two");
   });

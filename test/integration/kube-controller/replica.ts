@@ -4,7 +4,7 @@
  * order in which the server saw the leaders act. The replica does not look at the history: were there two leaders,
  * they would show.
  */
-import { aborted, abortOnSignals, createLogger, isFault, messageOf } from "@cocoon/core";
+import { aborted, abortOnSignals, createLogger, isFault, getErrorMessage } from "@cocoon/core";
 import { openKubeClient, configMaps, type ConfigMap, type KubeClient } from "@cocoon/kube";
 import { guardedClient, lead, type Leadership } from "@cocoon/kube/controller";
 
@@ -50,7 +50,7 @@ async function main([namespace = "", identity = ""]: readonly string[]): Promise
         await act(guarded, leadership, namespace);
       } catch (error) {
         if (leadership.signal.aborted) return;
-        if (!isFault(error, "conflict")) log.warn({ error: messageOf(error) }, "could not act");
+        if (!isFault(error, "conflict")) log.warn({ error: getErrorMessage(error) }, "could not act");
       }
       // As often as possible, but without keeping the server busy.
       await Promise.race([aborted(signal), new Promise((resolve) => setTimeout(resolve, 20))]);
@@ -62,7 +62,7 @@ if (import.meta.main) {
   try {
     await main(process.argv.slice(2));
   } catch (error) {
-    console.error(messageOf(error));
+    console.error(getErrorMessage(error));
     process.exitCode = 1;
   }
 }

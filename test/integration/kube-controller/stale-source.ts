@@ -1,5 +1,5 @@
 /** A cache that is late on purpose: it follows a real watch, but shows each event only after a while. */
-import { keyOf, keyText, watch, type KubeConnection, type KubeObject, type ObjectKey } from "@cocoon/kube";
+import { getKey, keyText, watch, type KubeConnection, type KubeObject, type ObjectKey } from "@cocoon/kube";
 import type { ResourceType } from "@cocoon/kube";
 import type { Change, Source } from "@cocoon/kube/controller";
 
@@ -66,7 +66,7 @@ export class StaleSource<T extends KubeObject> implements Source<T>, AsyncDispos
   }
 
   #show({ kind, object }: { readonly kind: "listed" | "applied" | "deleted"; readonly object: T }): void {
-    const text = keyText(keyOf(object));
+    const text = keyText(getKey(object));
     const old = this.#objects.get(text);
     if (kind === "deleted") this.#objects.delete(text);
     else this.#objects.set(text, object);

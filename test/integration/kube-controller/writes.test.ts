@@ -3,14 +3,7 @@ import { randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { isFault, silentLogger } from "@cocoon/core";
 import { configMaps, openKubeClient, pods, type ConfigMap, type KubeClient } from "@cocoon/kube";
-import {
-  addFinalizer,
-  patchAnnotations,
-  patchChanges,
-  referenceTo,
-  removeFinalizer,
-  startEventRecorder,
-} from "@cocoon/kube/controller";
+import { addFinalizer, referenceTo, removeFinalizer, startEventRecorder } from "@cocoon/kube/controller";
 import { count, eventually, sharedControlPlane, type TestCluster } from "@cocoon/testkit";
 
 interface Stage {
@@ -32,7 +25,7 @@ async function newConfigMap({ client, namespace, options }: Stage): Promise<Conf
   return client.create(configMaps, { metadata: { namespace, name } }, options);
 }
 
-test("finalizers: many writers add and remove at once and nobody loses an entry", async (t) => {
+test("finalizers: many writers add and remove at once and no entry is lost", async (t) => {
   await onStage(t.signal, async (stage) => {
     const { client, options } = stage;
     const type = configMaps;
@@ -51,7 +44,11 @@ test("finalizers: many writers add and remove at once and nobody loses an entry"
       const [stays, ...leave] = finalizers;
       await Promise.all([
         ...leave.map((finalizer) => removeFinalizer({ client, type, object: full, finalizer }, options)),
-        patchAnnotations({ client, type, object: full }, { busy: "yes" }, options),
+        client.patch(
+          type,
+          { key, patch: { type: "merge", body: { metadata: { annotations: { busy: "yes" } } } } },
+          options,
+        ),
         addFinalizer({ client, type, object: full, finalizer: "example.io/late" }, options),
       ]);
       const rest = await client.get(type, key, options);
@@ -72,37 +69,6 @@ test("finalizers: many writers add and remove at once and nobody loses an entry"
       await assert.rejects(client.get(type, key, options), (error) => isFault(error, "notFound"));
       assert.equal(await removeFinalizer({ ...target, finalizer: "example.io/late" }, options), undefined);
     }
-  });
-});
-
-test("merge writes: the successor of the same name is left alone, the same again is no write", async (t) => {
-  await onStage(t.signal, async (stage) => {
-    const { client, options } = stage;
-    const object = await newConfigMap(stage);
-    const key = { namespace: stage.namespace, name: object.metadata.name ?? "" };
-    const target = { client, type: configMaps, object };
-    const written = await patchAnnotations(target, { "example.io/a": "1" }, options);
-    const again = await patchAnnotations({ ...target, object: written }, { "example.io/a": "1" }, options);
-    assert.equal(again, written);
-    const grown = await patchChanges(
-      { ...target, object: written },
-      { ...written, data: { x: "1" } },
-      options,
-    );
-    assert.equal(grown.data?.["x"], "1");
-    const wanted = { ...written, data: { x: "2" } };
-    await assert.rejects(
-      patchChanges({ ...target, object: written }, wanted, { ...options, exactVersion: true }),
-      (error) => isFault(error, "conflict"),
-    );
-
-    await client.delete(configMaps, key, options);
-    await client.create(configMaps, { metadata: { ...key } }, options);
-    await assert.rejects(patchAnnotations(target, { "example.io/a": "2" }, options), (error) =>
-      isFault(error, "conflict"),
-    );
-    const successor = await client.get(configMaps, key, options);
-    assert.equal(successor.metadata.annotations, undefined);
   });
 });
 

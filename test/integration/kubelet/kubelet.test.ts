@@ -1,91 +1,17 @@
 /** A whole kubelet on a real control plane with its scheduler and controllers; pods exist in memory only. */
 import assert from "node:assert/strict";
-import { randomBytes } from "node:crypto";
-import { readFile } from "node:fs/promises";
 import { get } from "node:https";
+import { release } from "node:os";
 import { test } from "node:test";
 import { createAuthority, issueCertificate } from "@cocoon/controlplane";
-import { Fault, silentLogger } from "@cocoon/core";
-import { openKubeClient } from "@cocoon/kube";
-import { startKubelet, type Kubelet } from "@cocoon/kubelet";
+import { Fault } from "@cocoon/core";
 import { eventually, sharedControlPlane, type TestCluster } from "@cocoon/testkit";
-import { MemoryProvider } from "./memory-provider.ts";
+import { FakeProvider } from "./fake-provider.ts";
+import { podSpec, startNode, type TestKubelet, type TestKubeletOptions } from "./start-node.ts";
 
 const cluster = await sharedControlPlane();
 
-interface Running extends AsyncDisposable {
-  readonly name: string;
-  readonly kubelet: Kubelet;
-  readonly provider: MemoryProvider;
-  unhealthy: Error | undefined;
-}
-
-async function start(
-  options: { provider?: MemoryProvider; name?: string; cpu?: string } = {},
-): Promise<Running> {
-  const stack = new AsyncDisposableStack();
-  const controller = new AbortController();
-  const { signal } = controller;
-  const name = options.name ?? `vk-${randomBytes(4).toString("hex")}`;
-  const provider = options.provider ?? new MemoryProvider();
-  const { pki } = cluster.layout;
-  const [certificate, key] = await Promise.all([
-    readFile(`${pki}/ca.crt`, "utf8"),
-    readFile(`${pki}/ca.key`, "utf8"),
-  ]);
-  const serving = await issueCertificate(
-    { certificate, key },
-    { commonName: name, usage: "server", hosts: ["127.0.0.1"] },
-  );
-  const client = stack.use(await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal }));
-  const running: Running = {
-    name,
-    provider,
-    unhealthy: undefined,
-    kubelet: undefined as unknown as Kubelet,
-    [Symbol.asyncDispose]: async () => {
-      await stack.disposeAsync();
-      controller.abort();
-    },
-  };
-  const kubelet = stack.use(
-    await startKubelet({
-      client,
-      nodeName: name,
-      provider,
-      signal,
-      log: silentLogger,
-      api: {
-        host: "127.0.0.1",
-        port: 0,
-        tls: { cert: serving.certificate, key: serving.key, ca: certificate },
-      },
-      describe: () =>
-        running.unhealthy
-          ? Promise.reject(running.unhealthy)
-          : Promise.resolve({
-              labels: { "test.io/pool": name },
-              taints: [{ key: "test.io/only", value: name, effect: "NoSchedule" }],
-              capacity: { cpu: options.cpu ?? "8", memory: "8Gi", pods: "100" },
-              allocatable: { cpu: options.cpu ?? "8", memory: "8Gi", pods: "100" },
-              addresses: [{ type: "InternalIP", address: "127.0.0.1" }],
-              nodeInfo: { architecture: "amd64", operatingSystem: "linux", kubeletVersion: "v1.36.3-test" },
-              conditions: [
-                { type: "Ready", status: "True", reason: "KubeletReady", message: "Kubelet is ready" },
-              ],
-            }),
-    }),
-  );
-  return Object.assign(running, { kubelet });
-}
-
-function podSpec(node: string, extra: object = {}): object {
-  return {
-    nodeSelector: { "test.io/pool": node },
-    tolerations: [{ key: "test.io/only", operator: "Exists" }],
-    containers: [{ name: "main", image: "demo:1", ...extra }],
-  };
-}
+const start = (options: TestKubeletOptions = {}): Promise<TestKubelet> => startNode(cluster, options);
 
 async function apply(namespace: string, object: Record<string, unknown>): Promise<void> {
   const made = await cluster.kubectl(["apply", "-n", namespace, "-f", "-"], {
@@ -159,7 +85,7 @@ test("a Deployment's pods are scheduled here, run, change, and go as soon as the
   });
 });
 
-test("a provider that fails is asked again, says so in events and status, and others' annotations stay", async () => {
+test("a provider that fails is called again, with events and status, and others' annotations stay", async () => {
   await using node = await start();
   await using namespace = await cluster.newNamespace();
   node.provider.failCreate = new Fault("unavailable", "no image today");
@@ -283,11 +209,11 @@ test("what does not fit is refused as a kubelet refuses it", async () => {
   assert.equal(node.provider.pods.size, 0);
 });
 
-test("after a restart known pods are kept, and pods that vanished meanwhile are handed to the provider", async () => {
+test("after a restart known pods are kept, and pods that disappeared meanwhile are reported as such", async () => {
   await using namespace = await cluster.newNamespace();
-  const provider = new MemoryProvider();
+  const provider = new FakeProvider();
   const first = await start({ provider });
-  for (const name of ["stays", "vanishes"])
+  for (const name of ["stays", "disappears"])
     await apply(namespace.name, {
       apiVersion: "v1",
       kind: "Pod",
@@ -296,14 +222,14 @@ test("after a restart known pods are kept, and pods that vanished meanwhile are 
     });
   await eventually(() => assert.equal(provider.pods.size, 2));
   await first[Symbol.asyncDispose]();
-  await cluster.kubectl(["delete", "pod", "vanishes", "-n", namespace.name, "--grace-period=0", "--force"]);
+  await cluster.kubectl(["delete", "pod", "disappears", "-n", namespace.name, "--grace-period=0", "--force"]);
   provider.calls.length = 0;
   await using _second = await start({ provider, name: first.name });
   await eventually(() => assert.deepEqual([...provider.pods.keys()], [`${namespace.name}/stays`]));
-  assert.deepEqual(provider.calls, ["delete vanishes"]);
+  assert.deepEqual(provider.calls, ["disappeared disappears: unknown"]);
 });
 
-test("the node is repaired when it is removed or changed, and says when the provider is not well", async () => {
+test("the node is repaired when it is removed or changed, and reports when the provider is not well", async () => {
   await using node = await start();
   assert.equal(
     await jsonPath(cluster, ["node", node.name], "{.status.declaredFeatures}"),
@@ -313,6 +239,9 @@ test("the node is repaired when it is removed or changed, and says when the prov
     await jsonPath(cluster, ["lease", node.name, "-n", "kube-node-lease"], "{.spec.holderIdentity}"),
     node.name,
   );
+  const wide = await cluster.kubectl(["get", "node", node.name, "-o", "wide", "--no-headers"]);
+  assert.ok(wide.stdout.includes(release()), wide.stdout);
+  assert.doesNotMatch(wide.stdout, /<unknown> +<unknown>/);
   await cluster.kubectl(["taint", "node", node.name, `test.io/only=${node.name}:NoSchedule-`]);
   await cluster.kubectl(["label", "node", node.name, "test.io/pool-", "others=stay"]);
   node.kubelet.touchNode();
@@ -348,7 +277,26 @@ test("the node is repaired when it is removed or changed, and says when the prov
   assert.equal((await cluster.kubectl(["get", "node", node.name])).code, 1);
 });
 
-test("without rights nobody gets in: no certificate, a wrong CA, a token without rights; a token with rights does", async () => {
+test("a second host with the same node name is refused and leaves the node and its pods alone", async () => {
+  await using first = await start({ machineId: "host-a" });
+  await using namespace = await cluster.newNamespace();
+  await apply(namespace.name, {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name: "one" },
+    spec: podSpec(first.name),
+  });
+  await eventually(() => assert.equal(first.provider.pods.size, 1));
+  const provider = new FakeProvider();
+  await assert.rejects(
+    start({ name: first.name, machineId: "host-b", provider }),
+    /node name .* is in use by host host-a/,
+  );
+  assert.deepEqual(provider.calls, []);
+  assert.equal(await jsonPath(cluster, ["pod", "one", "-n", namespace.name], "{.status.phase}"), "Running");
+});
+
+test("access is refused without rights: no certificate, a wrong CA, a token without rights; a token with rights does", async () => {
   await using node = await start();
   await using namespace = await cluster.newNamespace();
   const call = (options: { key?: string; cert?: string; token?: string }, path = "/pods") =>

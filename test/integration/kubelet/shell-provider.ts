@@ -23,6 +23,10 @@ export class ShellProvider implements PodProvider {
     return Promise.resolve();
   }
 
+  podDisappeared(): Promise<void> {
+    return Promise.resolve();
+  }
+
   deletePod(): Promise<void> {
     return Promise.resolve();
   }

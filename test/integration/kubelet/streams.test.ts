@@ -105,7 +105,7 @@ for (const path of paths) {
       assert.equal(result.stdout, "hello\n", result.stderr);
     });
 
-    test("a terminal tells its size", async () => {
+    test("a terminal reports its size", async () => {
       node.provider.sizes.length = 0;
       const command = `stty rows 33 cols 101; ${cluster.binaries.kubectl} exec -n ${namespace.name} -it ${pod} -- sh -c 'sleep 600'`;
       const shell = spawn("script", ["-qec", command, "/dev/null"], {
@@ -213,7 +213,7 @@ test("logs arrive with their options; a follower that leaves is noticed", async 
   await eventually(() => assert.equal(node.provider.logOptions.at(-1)?.signal.aborted, true));
 });
 
-test("nobody gets in without a certificate of the cluster", async () => {
+test("access is refused without a certificate of the cluster", async () => {
   const response = await fetch(`https://127.0.0.1:${node.port}/pods`).catch((error: unknown) => error);
   assert.ok(response instanceof Error, "our certificate is not one that the world trusts");
   const curl = await import("node:https").then(

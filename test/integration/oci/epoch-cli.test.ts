@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { Readable, Writable } from "node:stream";
 import { describe, it } from "node:test";
 import { promisify } from "node:util";
-import { filesOf } from "@cocoon/oci";
-import { assertMachine, contentOfMachine, makeMachine, testEnvelope } from "@cocoon/oci/testing";
+import { listSourceFiles } from "@cocoon/oci";
+import { assertMachine, readMachine, makeMachine, testEnvelope } from "@cocoon/oci/testing";
 import { startRegistry } from "@cocoon/registry";
 import { runClient } from "@cocoon/registry/cli";
 import { seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
@@ -126,7 +126,7 @@ describe("epoch", () => {
     for (const tag of ["v1", "v2", "latest"]) {
       const directory = join(world.path, `back-${tag}`);
       ok(await epoch(["pull", `team/vm:${tag}`, "--to", directory, "--name", "mine"]));
-      await assertMachine(directory, await contentOfMachine(vm));
+      await assertMachine(directory, await readMachine(vm));
       const envelope = JSON.parse(
         await readFile(join(directory, "snapshot.json"), "utf8"),
       ) as typeof testEnvelope;
@@ -179,7 +179,7 @@ describe("epoch", () => {
     ok(await epoch(["import", "-", "copies/two:t"], { input: archive }));
     const directory = join(world.path, "back");
     ok(await epoch(["pull", "copies/two:t", "--to", directory]));
-    await assertMachine(directory, await contentOfMachine(vm));
+    await assertMachine(directory, await readMachine(vm));
   });
 
   it("moves snapshots and images through the local runtime", async () => {
@@ -209,7 +209,7 @@ esac
     ok(await epoch(["import", join(world.path, "said", "input"), "again"]));
     const directory = join(world.path, "back");
     ok(await epoch(["pull", "again", "--to", directory]));
-    await assertMachine(directory, await contentOfMachine(vm));
+    await assertMachine(directory, await readMachine(vm));
     const disk = join(world.path, "win.qcow2");
     await writeFile(disk, Buffer.concat([Buffer.from("QFI\u00fb", "latin1"), Buffer.alloc(3 << 20, "disk")]));
     ok(await epoch(["push", "images/win", "--disk", disk, "--part-mib", "1"]));
@@ -268,7 +268,7 @@ esac
     const pushed = ok(await epoch(["push", name, "--from", vm], { env }));
     assert.match(pushed.stderr, /\(v2, /, "a plain registry gets version 2");
     ok(await epoch(["pull", name, "--to", join(world.path, "back")], { env }));
-    await assertMachine(join(world.path, "back"), await contentOfMachine(vm));
+    await assertMachine(join(world.path, "back"), await readMachine(vm));
   });
 
   it("says what is wrong and exits accordingly", async () => {
@@ -281,7 +281,7 @@ esac
       [["push", "vm", "--from", vm, "--format", "v9"], 2, /v1, v2, packed/],
       [["tag", "a:1", "b:2"], 2, /inside one repository/],
       [["--server", "http://127.0.0.1:1", "ls"], 1, /ECONNREFUSED/],
-      [["import", main, "vm"], 1, /not a readable tar/],
+      [["import", main, "vm"], 1, /invalid snapshot archive: not a tar archive/],
     ];
     for (const [args, code, message] of cases) {
       const ran = await epoch(args);
@@ -289,6 +289,6 @@ esac
       assert.match(ran.stderr, message);
       assert.equal(text(ran), "");
     }
-    assert.equal((await filesOf(vm)).length, 4);
+    assert.equal((await listSourceFiles(vm)).length, 4);
   });
 });

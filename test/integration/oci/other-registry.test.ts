@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { fixedCredential, openRegistry, openSnapshotClient, snapshotFormats } from "@cocoon/oci";
-import { assertMachine, contentOfMachine, makeMachine, registrySuite, runMachine } from "@cocoon/oci/testing";
+import { assertMachine, readMachine, makeMachine, registrySuite, runMachine } from "@cocoon/oci/testing";
 import { seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 import { startDistributionServer } from "../../peers/distribution-server.ts";
 
@@ -36,7 +36,7 @@ describe("snapshots in the reference registry", () => {
         const { digest } = await here.push({ source, repository, tag: "hibernate", format, signal });
         const back = join(directory.path, `back-${night}`);
         await there.pull({ repository, reference: digest, directory: back, signal });
-        await assertMachine(back, await contentOfMachine(vm));
+        await assertMachine(back, await readMachine(vm));
         source = await runMachine(vm, random);
       }
     });

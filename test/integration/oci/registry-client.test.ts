@@ -45,7 +45,7 @@ async function withTls(): Promise<SuiteRegistry> {
 
 registrySuite("epoch with TLS and an authority of its own", withTls);
 
-it("a certificate that nobody vouches for is refused, and nothing is sent", async ({ signal }) => {
+it("a certificate of an unknown authority is refused, and nothing is sent", async ({ signal }) => {
   await using server = await withTls();
   const credentials = fixedCredential({ kind: "basic", username: "u", password: "p" });
   await using registry = openRegistry({ address: server.address, credentials, retry: { attempts: 1 } });

@@ -16,7 +16,7 @@ import {
   type Repository,
   type SnapshotClient,
 } from "@cocoon/oci";
-import { assertMachine, contentOfMachine, makeMachine, runMachine } from "@cocoon/oci/testing";
+import { assertMachine, readMachine, makeMachine, runMachine } from "@cocoon/oci/testing";
 import { startRegistry, type RunningRegistry } from "@cocoon/registry";
 import { count, killChild, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 
@@ -72,7 +72,7 @@ describe("snapshots in our registry", () => {
         await world.collect(signal);
         const directory = join(world.path, `woken-${night}`);
         await there.pull({ repository, reference: digest, directory, signal });
-        await assertMachine(directory, await contentOfMachine(vm));
+        await assertMachine(directory, await readMachine(vm));
         source = await runMachine(vm, random);
       }
     });
@@ -99,7 +99,7 @@ describe("snapshots in our registry", () => {
         base,
         signal,
       });
-      kept.set(digest, { repository, content: await contentOfMachine(vm) });
+      kept.set(digest, { repository, content: await readMachine(vm) });
       const [victim, entry] = [...kept][Math.floor(random() * kept.size)] ?? [];
       if (victim && entry && random() < 0.6) {
         await deleteByDigest(entry.repository, victim, { signal });
@@ -143,7 +143,7 @@ describe("snapshots in our registry", () => {
       signal,
     });
     for (let round = 0; round < count({ small: 4, full: 60 }); round += 1) {
-      const before = await contentOfMachine(vm);
+      const before = await readMachine(vm);
       await runMachine(vm, random);
       const child = fork(
         join(import.meta.dirname, "../../../packages/oci/src/testing/push-worker.ts"),
@@ -162,7 +162,7 @@ describe("snapshots in our registry", () => {
       await (
         await world.node(`n-${round}`)
       ).pull({ repository, reference: now?.digest ?? "hibernate", directory, signal });
-      await assertMachine(directory, now?.digest === last.digest ? before : await contentOfMachine(vm));
+      await assertMachine(directory, now?.digest === last.digest ? before : await readMachine(vm));
       last = await node.push({
         source: await runMachine(vm, random),
         repository,
@@ -190,7 +190,7 @@ describe("snapshots in our registry", () => {
       const directory = join(world.path, `dl-${format}`);
       const envelope = await importArchive({ archive: answer.body, directory, signal });
       assert.equal(envelope.config.name, `team/${format}`);
-      await assertMachine(directory, await contentOfMachine(vm));
+      await assertMachine(directory, await readMachine(vm));
     }
   });
 
@@ -228,7 +228,7 @@ describe("snapshots in our registry", () => {
       await (
         await world.node(`fresh-${format}`)
       ).pull({ repository: copy, reference: format, directory, signal });
-      await assertMachine(directory, await contentOfMachine(join(world.path, "vm")));
+      await assertMachine(directory, await readMachine(join(world.path, "vm")));
     }
   });
 });

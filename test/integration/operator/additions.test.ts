@@ -7,7 +7,7 @@ import { pods, resourceType, type KubeObject } from "@cocoon/kube";
 import { eventually, fullTierOnly, sharedControlPlane } from "@cocoon/testkit";
 import { retag } from "@cocoon/oci";
 import { installCrds } from "../contract/install-crds.ts";
-import { hibernations, openWorld, specOf, type TestWorld } from "./world.ts";
+import { hibernations, openWorld, buildSpec, type TestWorld } from "./world.ts";
 
 const cluster = await sharedControlPlane();
 await installCrds(cluster);
@@ -36,7 +36,7 @@ suite("additions", { concurrency: 4, ...fullTierOnly("schedules and time-outs ta
       { cron: `0 ${hour(2)} * * *`, action: "Hibernate" },
       { cron: `0 ${hour(4)} * * *`, timeZone: "UTC", action: "Wake" },
     ];
-    await world.apply("a", specOf(world, { schedule }));
+    await world.apply("a", buildSpec(world, { schedule }));
     await running(world, "a");
     shiftMs = 2 * 3_600_000;
     await world.reaches("a", (status) => assert.equal(status.phase, "Suspended"));
@@ -45,10 +45,10 @@ suite("additions", { concurrency: 4, ...fullTierOnly("schedules and time-outs ta
     assert.deepEqual(world.kubelet.violations, []);
   });
 
-  test("an idle machine goes to sleep, and wakes when somebody asks for it", async () => {
+  test("an idle machine goes to sleep, and wakes when a client requests it", async () => {
     let shiftMs = 0;
     await using world = await openWorld(cluster, { operator: { now: () => new Date(Date.now() + shiftMs) } });
-    await world.apply("b", specOf(world, { idle: { after: "10m" } }, { replicas: 1 }));
+    await world.apply("b", buildSpec(world, { idle: { after: "10m" } }, { replicas: 1 }));
     await running(world, "b");
     await world.patch(
       "b-1",
@@ -70,8 +70,8 @@ suite("additions", { concurrency: 4, ...fullTierOnly("schedules and time-outs ta
   test("a set goes when its time is over; old snapshots go, a sleeping machine's never", async () => {
     let shiftMs = 0;
     await using world = await openWorld(cluster, { operator: { now: () => new Date(Date.now() + shiftMs) } });
-    await world.apply("c", specOf(world, { ttl: "1h" }));
-    await world.apply("d", specOf(world, { retention: { after: "24h", keep: 1 } }));
+    await world.apply("c", buildSpec(world, { ttl: "1h" }));
+    await world.apply("d", buildSpec(world, { retention: { after: "24h", keep: 1 } }));
     await running(world, "c");
     await running(world, "d");
     await world.patch("d", { spec: { suspend: true } });
@@ -96,11 +96,11 @@ suite("additions", { concurrency: 4, ...fullTierOnly("schedules and time-outs ta
     await using world = await openWorld(cluster);
     await using other = await cluster.newNamespace();
     const from = { set: "base", tag: "v1" };
-    await world.apply("e", specOf(world, {}, { from }));
+    await world.apply("e", buildSpec(world, {}, { from }));
     await running(world, "e");
     const image = async (pod: string) => (await world.pod(pod))?.metadata.annotations?.[annotation.image];
     assert.equal(await image("e-0"), `${world.vmName("base-0")}:v1`);
-    await world.apply("f", specOf(world, {}, { from: { ...from, namespace: other.name } }));
+    await world.apply("f", buildSpec(world, {}, { from: { ...from, namespace: other.name } }));
     await world.reaches("f", (status) => {
       assert.equal(status.conditions?.find(({ type }) => type === "Degraded")?.reason, "SourceNotGranted");
     });
@@ -116,7 +116,7 @@ suite("additions", { concurrency: 4, ...fullTierOnly("schedules and time-outs ta
 
   test("spare machines are ready before they are asked for, and taken over as they are", async () => {
     await using world = await openWorld(cluster);
-    await world.apply("g", specOf(world, { warmPool: { size: 1 } }));
+    await world.apply("g", buildSpec(world, { warmPool: { size: 1 } }));
     await running(world, "g");
     await eventually(() => assert.ok(world.kubelet.vms.has(world.vmName("g-1"))));
     const spare = await world.pod("g-1");
@@ -133,7 +133,7 @@ suite("additions", { concurrency: 4, ...fullTierOnly("schedules and time-outs ta
 
   test("a paused set is left alone until it goes on", async () => {
     await using world = await openWorld(cluster);
-    await world.apply("h", specOf(world));
+    await world.apply("h", buildSpec(world));
     await running(world, "h");
     await world.patch("h", { spec: { paused: true, agent: { replicas: 1 } } });
     await world.reaches("h", (status) => assert.equal(status.desiredAgents, 2));
@@ -150,7 +150,7 @@ suite("additions", { concurrency: 4, ...fullTierOnly("schedules and time-outs ta
 
   test("a drain puts the machines of a node to sleep, and they wake elsewhere", async () => {
     await using world = await openWorld(cluster);
-    await world.apply("k", specOf(world, {}, { replicas: 1 }));
+    await world.apply("k", buildSpec(world, {}, { replicas: 1 }));
     await running(world, "k");
     const from = (await world.pod("k-0"))?.spec?.nodeName ?? "";
     const before = new Map([...world.kubelet.vms].map(([name, { counter }]) => [name, counter]));

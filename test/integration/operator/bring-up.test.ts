@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sharedControlPlane } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
-import { openWorld, specOf } from "./world.ts";
+import { openWorld, buildSpec } from "./world.ts";
 
 const cluster = await sharedControlPlane();
 await installCrds(cluster);
@@ -14,7 +14,7 @@ test("main, sub-agents and toolboxes come up, and the status says so", async () 
     { name: "shell", image: "tools:v1" },
     { name: "old", os: "windows", mode: "static", staticIP: "10.1.1.1", staticVMID: "q-1", vncPort: 5901 },
   ];
-  await world.apply("atlas", specOf(world, { toolboxes }, { replicas: 2 }));
+  await world.apply("atlas", buildSpec(world, { toolboxes }, { replicas: 2 }));
   const set = await world.reaches("atlas", (status) => assert.equal(status.phase, "Running"));
   assert.deepEqual(await world.podNames(), ["atlas-0", "atlas-1", "atlas-2", "atlas-old", "atlas-shell"]);
   const { status } = set;

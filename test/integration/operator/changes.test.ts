@@ -6,7 +6,7 @@ import { isFault } from "@cocoon/core";
 import { pods } from "@cocoon/kube";
 import { eventually, sharedControlPlane } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
-import { hibernations, openWorld, sets, specOf, type TestWorld } from "./world.ts";
+import { hibernations, openWorld, sets, buildSpec, type TestWorld } from "./world.ts";
 
 const cluster = await sharedControlPlane();
 await installCrds(cluster);
@@ -32,7 +32,7 @@ async function deleted(world: TestWorld, name: string): Promise<void> {
 suite("changes", { concurrency: 4 }, () => {
   test("a set scales by its subresource; what slept in a slot that was given up is kept under another name", async () => {
     await using world = await openWorld(cluster);
-    await world.apply("a", specOf(world, {}, { replicas: 2 }));
+    await world.apply("a", buildSpec(world, {}, { replicas: 2 }));
     await running(world, "a");
     await world.apply("a-2", { podRef: { name: "a-2" }, desire: "Hibernate" }, hibernations);
     await world.hibernationReaches("a-2", "Hibernated");
@@ -77,7 +77,7 @@ suite("changes", { concurrency: 4 }, () => {
 
   test("advisory changes reach a living machine, others replace machines one at a time, main first", async () => {
     await using world = await openWorld(cluster);
-    await world.apply("b", specOf(world, {}, { replicas: 2, storage: "1024Mi" }));
+    await world.apply("b", buildSpec(world, {}, { replicas: 2, storage: "1024Mi" }));
     await running(world, "b");
     const uids = async () =>
       Promise.all(["b-0", "b-1", "b-2"].map(async (name) => (await world.pod(name))?.metadata.uid));
@@ -123,7 +123,7 @@ suite("changes", { concurrency: 4 }, () => {
 
   test("a failing sub-agent is rebuilt, then left; its set says so and the others run", async () => {
     await using world = await openWorld(cluster, { operator: { now: () => new Date(Date.now() * 10) } });
-    await world.apply("c", specOf(world, {}, { replicas: 2 }));
+    await world.apply("c", buildSpec(world, {}, { replicas: 2 }));
     world.kubelet.failing.add(world.vmName("c-1"));
     await world.reaches("c", (status) => {
       assert.equal(status.conditions?.find(({ type }) => type === "Degraded")?.reason, "DeadLetter");
@@ -144,7 +144,7 @@ suite("changes", { concurrency: 4 }, () => {
 
   test("the main agent moves to another node and goes on there", async () => {
     await using world = await openWorld(cluster);
-    await world.apply("d", specOf(world));
+    await world.apply("d", buildSpec(world));
     await running(world, "d");
     const from = (await world.pod("d-0"))?.spec?.nodeName;
     const to = world.nodes.find((name) => name !== from) ?? "";
@@ -166,7 +166,7 @@ suite("changes", { concurrency: 4 }, () => {
   test("a move to a node that cannot take it is refused before anything happens; a late one goes back", async () => {
     let shiftMs = 0;
     await using world = await openWorld(cluster, { operator: { now: () => new Date(Date.now() + shiftMs) } });
-    await world.apply("e", specOf(world, { migration: { timeout: "10m" } }));
+    await world.apply("e", buildSpec(world, { migration: { timeout: "10m" } }));
     await running(world, "e");
     const from = (await world.pod("e-0"))?.spec?.nodeName ?? "";
     const uid = (await world.pod("e-0"))?.metadata.uid;
@@ -198,9 +198,9 @@ suite("changes", { concurrency: 4 }, () => {
 
   test("deletion leaves the snapshots that the policy wants, also of machines that sleep", async () => {
     await using world = await openWorld(cluster);
-    await world.apply("f", specOf(world, { snapshotPolicy: "main-only" }, { replicas: 1 }));
-    await world.apply("g", specOf(world, {}, { replicas: 1 }));
-    await world.apply("h", specOf(world, { deletionPolicy: "Purge" }));
+    await world.apply("f", buildSpec(world, { snapshotPolicy: "main-only" }, { replicas: 1 }));
+    await world.apply("g", buildSpec(world, {}, { replicas: 1 }));
+    await world.apply("h", buildSpec(world, { deletionPolicy: "Purge" }));
     for (const name of ["f", "g", "h"]) await running(world, name);
     await world.patch("g", { spec: { suspend: true } });
     await world.reaches("g", (status) => assert.equal(status.phase, "Suspended"));
@@ -218,7 +218,7 @@ suite("changes", { concurrency: 4 }, () => {
     );
   });
 
-  test("a name that somebody else has is reported, and used when it is free", async () => {
+  test("a name that another owner has is reported, and used when it is free", async () => {
     await using world = await openWorld(cluster);
     const { namespace, signal } = world;
     const stranger = {
@@ -226,7 +226,7 @@ suite("changes", { concurrency: 4 }, () => {
       spec: { nodeName: world.nodes[0], containers: [{ name: "x", image: "x" }] },
     };
     await world.connection.create(pods, stranger, { signal });
-    await world.apply("k", specOf(world));
+    await world.apply("k", buildSpec(world));
     await world.reaches("k", (status) => {
       assert.equal(status.conditions?.find(({ type }) => type === "Degraded")?.reason, "NameConflict");
     });

@@ -69,6 +69,7 @@ export function lateConnection(connection: KubeConnection, delayMs: () => number
     patch: (type, target, options) => connection.patch(type, target, options),
     delete: (type, key, options) => connection.delete(type, key, options),
     raw: (request) => connection.raw(request),
+    upgrade: (request) => connection.upgrade(request),
     stream: async (request) => {
       const stream = await connection.stream(request);
       return { chunks: late(stream.chunks, request.signal), cancel: (reason) => stream.cancel(reason) };

@@ -10,7 +10,7 @@ import { migrateLegacy } from "@cocoon/operator";
 import { eventually, ownControlPlane } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
 import { applyManifests, openAsOperator } from "./install-check.ts";
-import { hibernations, openWorld, sets, specOf, type TestWorld } from "./world.ts";
+import { hibernations, openWorld, sets, buildSpec, type TestWorld } from "./world.ts";
 
 const cluster = await ownControlPlane();
 await applyManifests(cluster);
@@ -152,7 +152,7 @@ suite("installed", { concurrency: 4 }, () => {
 
   test("of two Hibernations for one pod the older decides, and a patch wakes", async () => {
     await using world = await open();
-    await world.apply("s", specOf(world));
+    await world.apply("s", buildSpec(world));
     await world.reaches("s", (status) => assert.equal(status.phase, "Running"));
     const nap = (name: string, action: string) => ({
       apiVersion: "cocoon.cis/v1alpha1",
@@ -235,7 +235,7 @@ suite("installed", { concurrency: 4 }, () => {
   test("a set lives and goes with the rights of the manifests alone", async () => {
     await using world = await open();
     const spec = { toolboxes: [{ name: "box", image: "x" }], ttl: "1h" };
-    await world.apply("r", specOf(world, spec, { replicas: 1 }));
+    await world.apply("r", buildSpec(world, spec, { replicas: 1 }));
     await world.reaches("r", (status) => assert.equal(status.phase, "Running"));
     await world.patch("r", { spec: { suspend: true } });
     await world.reaches("r", (status) => assert.equal(status.phase, "Suspended"));
@@ -273,7 +273,7 @@ suite("installed", { concurrency: 4 }, () => {
 
   test("a sleep that only the older record proves is taken over", async () => {
     await using world = await open();
-    await world.apply("o", specOf(world));
+    await world.apply("o", buildSpec(world));
     await world.reaches("o", (status) => assert.equal(status.phase, "Running"));
     const vmName = world.vmName("o-0");
     // As the older kubelet left it: the copy under another tag, the record in a ConfigMap.

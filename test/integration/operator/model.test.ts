@@ -11,7 +11,7 @@ import { fixedCredential, openRegistry } from "@cocoon/oci";
 import { count, eventually, seededRandom, sharedControlPlane, testSeed } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
 import { lateConnection, startRegistrySwitch, type RegistrySwitch } from "./faults.ts";
-import { hibernations, openWorld, sets, specOf, type TestWorld } from "./world.ts";
+import { hibernations, openWorld, sets, buildSpec, type TestWorld } from "./world.ts";
 
 const cluster = await sharedControlPlane();
 await installCrds(cluster);
@@ -136,7 +136,7 @@ async function createSet(play: Play): Promise<void> {
   names.push(name);
   const release = random() < 0.2;
   const more = release ? { hibernatePolicy: "release" } : {};
-  await world.apply(name, specOf(world, more, { replicas: release ? 0 : Math.floor(random() * 3) }));
+  await world.apply(name, buildSpec(world, more, { replicas: release ? 0 : Math.floor(random() * 3) }));
 }
 
 async function step(play: Play): Promise<void> {
@@ -164,7 +164,7 @@ function isReady(pod: Pod): boolean {
   return pod.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
 }
 
-/** What a set should look like when nobody touches it any more. */
+/** What a set should look like when it is not touched any more. */
 async function matches({ world }: Play, set: CocoonSet, all: readonly Pod[]): Promise<void> {
   const name = set.metadata.name ?? "";
   const { status, spec } = set;

@@ -1,5 +1,6 @@
 /** The executable: settings, health, metrics, and two replicas of which one leads. */
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { startProgram, type RunningProgram } from "@cocoon/core";
@@ -12,7 +13,7 @@ import {
   freePort,
 } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
-import { openWorld, specOf, type TestWorld } from "./world.ts";
+import { openWorld, buildSpec, type TestWorld } from "./world.ts";
 
 const cluster = await sharedControlPlane();
 await installCrds(cluster);
@@ -20,17 +21,19 @@ const main = join(import.meta.dirname, "../../../packages/operator/src/main.ts")
 
 interface Replica {
   readonly program: RunningProgram;
+  readonly logFile: string;
   metrics(): Promise<string>;
   status(path: string): Promise<number>;
 }
 
 async function startReplica(world: TestWorld, directory: string, token: string): Promise<Replica> {
   const [metricsPort, probePort] = [await freePort(), await freePort()];
+  const logFile = join(directory, `operator-${metricsPort}.log`);
   const program = await startProgram({
     name: "cocoon-operator",
     command: process.execPath,
     args: [main],
-    logFile: join(directory, `operator-${metricsPort}.log`),
+    logFile,
     env: {
       KUBECONFIG: cluster.kubeconfigPath,
       OCI_REGISTRY: world.server.url,
@@ -44,6 +47,7 @@ async function startReplica(world: TestWorld, directory: string, token: string):
   });
   return {
     program,
+    logFile,
     metrics: async () => (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text(),
     status: async (path) => (await fetch(`http://127.0.0.1:${probePort}${path}`)).status,
   };
@@ -78,7 +82,7 @@ test(
       for (const replica of replicas)
         for (const path of ["/healthz", "/readyz"]) assert.equal(await replica.status(path), 200, path);
     });
-    await world.apply("a", specOf(world));
+    await world.apply("a", buildSpec(world));
     await world.reaches("a", (status) => assert.equal(status.phase, "Running"));
     const metrics = await leader.metrics();
     for (const name of [
@@ -100,6 +104,37 @@ test(
     assert.deepEqual(world.kubelet.violations, []);
   },
 );
+
+test("a replica that loses its lease waits for it again and goes on, in the same process", async () => {
+  await using world = await openWorld(cluster, { withoutOperator: true });
+  await using directory = await temporaryDirectory();
+  const token = await world.server.createToken({ name: "operator" });
+  const replica = await startReplica(world, directory.path, token);
+  await using _program = replica.program;
+  const isLeading = async () => assert.match(await replica.metrics(), leads);
+  await eventually(isLeading, { timeoutMs: 60_000 });
+  const lease = "cocoon-operator.cocoonset.cocoonstack.io";
+  // Another holder that never renews: its lease is over a second after it was seen.
+  const renewTime = new Date().toISOString().replace("Z", "000Z");
+  const spec = { holderIdentity: "another", leaseDurationSeconds: 1, renewTime };
+  const args = ["-n", world.namespace, "--type=merge", "-p", JSON.stringify({ spec })];
+  const taken = await cluster.kubectl(["patch", "lease", lease, ...args]);
+  assert.equal(taken.code, 0, taken.stderr);
+  await eventually(
+    async () => {
+      const log = await readFile(replica.logFile, "utf8");
+      assert.match(log, /waiting for the lease again/);
+      assert.equal(log.match(/"leadership acquired"/g)?.length, 2, log);
+      await isLeading();
+    },
+    { timeoutMs: 60_000 },
+  );
+  assert.equal(await replica.status("/readyz"), 200);
+  await world.apply("a", buildSpec(world));
+  await world.reaches("a", (status) => assert.equal(status.phase, "Running"));
+  assert.match(await replica.metrics(), /^cocoon_operator_cocoonsets\{[^}]*phase="Running"[^}]*\} 1$/m);
+  assert.deepEqual(world.kubelet.violations, []);
+});
 
 test("settings are those that people know", async () => {
   const run = (args: readonly string[], env: Record<string, string> = {}) =>

@@ -10,7 +10,8 @@ import { openKubeClient } from "@cocoon/kube";
 import { fixedCredential, openRegistry } from "@cocoon/oci";
 import { startOperator } from "@cocoon/operator";
 import { eventually, fullTierOnly, ownControlPlane, temporaryDirectory } from "@cocoon/testkit";
-import { demoImageName, type VmRuntime } from "@cocoon/vm";
+import { demoImageName } from "@cocoon/images";
+import type { VmRuntime } from "@cocoon/vm";
 import { installCrds } from "../contract/install-crds.ts";
 import { openQemuRuntimeIn } from "../vm/qemu-harness.ts";
 import { openWorld, type TestVk, type World } from "../vk/test-vk.ts";
@@ -80,8 +81,12 @@ const isRunning = ({ status, metadata }: CocoonSet) => {
   assert.equal(status.observedGeneration, metadata.generation);
 };
 
-/** The same life for machines in memory and for real guests; `counterOf` tells how far a machine is. */
-async function live(stage: Stage, image: string, counterOf: (pod: string) => Promise<number>): Promise<void> {
+/** The same life for machines in memory and for real guests; `readCounter` returns how far a machine is. */
+async function live(
+  stage: Stage,
+  image: string,
+  readCounter: (pod: string) => Promise<number>,
+): Promise<void> {
   const { world, nodes } = stage;
   const namespace = world.namespace.name;
   const resources = { requests: { cpu: "1", memory: "128Mi" } };
@@ -94,11 +99,11 @@ async function live(stage: Stage, image: string, counterOf: (pod: string) => Pro
   };
   await world.apply(set);
   await stage.reaches(isRunning);
-  const before = await counterOf("atlas-0");
+  const before = await readCounter("atlas-0");
   await stage.patch({ spec: { agent: { replicas: 2 } } });
   const grown = await stage.reaches(isRunning);
   assert.equal(grown.status?.readyAgents, 3);
-  assert.ok((await counterOf("atlas-2")) >= before, "a fork has the main agent's memory");
+  assert.ok((await readCounter("atlas-2")) >= before, "a fork has the main agent's memory");
 
   await stage.patch({ spec: { suspend: true } });
   const asleep = await stage.reaches(({ status }) =>
@@ -108,7 +113,7 @@ async function live(stage: Stage, image: string, counterOf: (pod: string) => Pro
     assert.equal(snapshotDigest, await world.tagged(vmName, "hibernate"), vmName);
   await stage.patch({ spec: { suspend: false } });
   await stage.reaches(isRunning);
-  const woken = await counterOf("atlas-0");
+  const woken = await readCounter("atlas-0");
   assert.ok(woken >= before, `the counter went from ${before} to ${woken}`);
 
   const from = (await stage.reaches(isRunning)).status?.agents?.[0]?.nodeName;
@@ -118,7 +123,7 @@ async function live(stage: Stage, image: string, counterOf: (pod: string) => Pro
     isRunning(each);
     assert.equal(each.status?.agents?.[0]?.nodeName, to);
   });
-  assert.ok((await counterOf("atlas-0")) >= woken, "it goes on there");
+  assert.ok((await readCounter("atlas-0")) >= woken, "it goes on there");
 
   await stage.patch({ spec: { snapshotPolicy: "main-only" } });
   await eventually(async () => {
@@ -165,7 +170,7 @@ test(
     const script =
       "(i=0; while :; do i=$((i+1)); echo $i > /run/n.new; mv /run/n.new /run/n; sleep 0.1; done) >/dev/null 2>&1 </dev/null &";
     let started = false;
-    const counterOf = async (pod: string) => {
+    const readCounter = async (pod: string) => {
       if (!started) await inGuest(pod, "sh", "-c", script);
       started = true;
       return eventually(async () => {
@@ -174,6 +179,6 @@ test(
         return Number(text);
       });
     };
-    await withOperator(world, nodes, (stage) => live(stage, demoImageName, counterOf));
+    await withOperator(world, nodes, (stage) => live(stage, demoImageName, readCounter));
   },
 );

@@ -6,7 +6,7 @@ import { sleep } from "@cocoon/core";
 import { pods } from "@cocoon/kube";
 import { eventually, fullTierOnly, sharedControlPlane } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
-import { hibernations, openWorld, specOf, type TestWorld } from "./world.ts";
+import { hibernations, openWorld, buildSpec, type TestWorld } from "./world.ts";
 
 const cluster = await sharedControlPlane();
 await installCrds(cluster);
@@ -24,7 +24,7 @@ const hibernate = (world: TestWorld, pod: string, more: object = {}) =>
 suite("sleep", { concurrency: 4 }, () => {
   test("a set that keeps its seats sleeps with proven copies and goes on where it was", async () => {
     await using world = await openWorld(cluster);
-    await world.apply("a", specOf(world, { toolboxes: [{ name: "box", image: "x" }] }, { replicas: 1 }));
+    await world.apply("a", buildSpec(world, { toolboxes: [{ name: "box", image: "x" }] }, { replicas: 1 }));
     await running(world, "a");
     const before = new Map([...world.kubelet.vms].map(([name, vm]) => [name, vm.counter]));
     await world.patch("a", { spec: { suspend: true } });
@@ -46,7 +46,7 @@ suite("sleep", { concurrency: 4 }, () => {
 
   test("a set that gives its seats up wakes on the node it slept on", async () => {
     await using world = await openWorld(cluster);
-    await world.apply("b", specOf(world, { hibernatePolicy: "release" }));
+    await world.apply("b", buildSpec(world, { hibernatePolicy: "release" }));
     await running(world, "b");
     const node = (await world.pod("b-0"))?.spec?.nodeName;
     await world.patch("b", { spec: { suspend: true } });
@@ -66,24 +66,36 @@ suite("sleep", { concurrency: 4 }, () => {
     assert.deepEqual(world.kubelet.violations, []);
   });
 
-  test("what a Go kubelet leaves in the registry after a wake is dropped by its digest", async () => {
+  test("what a Go kubelet leaves in the registry after a wake is kept, and renamed with its pod", async () => {
     const late = () => new Date(Date.now() + 60_000);
     await using world = await openWorld(cluster, { leavesTags: true, operator: { now: late } });
-    await world.apply("g", specOf(world));
+    await world.apply("g", buildSpec(world));
     await running(world, "g");
     await world.patch("g", { spec: { suspend: true } });
     await world.reaches("g", (status) => assert.equal(status.phase, "Suspended"));
     assert.deepEqual(await world.tags(world.vmName("g-0")), ["hibernate"]);
     await world.patch("g", { spec: { suspend: false } });
     await running(world, "g");
-    await eventually(async () => assert.deepEqual(await world.tags(world.vmName("g-0")), []));
-    await world.reaches("g", ({ agents }) => assert.equal(agents?.[0]?.snapshotDigest, undefined));
+    await world.reaches("g", ({ conditions }) =>
+      assert.equal(conditions?.find(({ type }) => type === "SnapshotsKept")?.status, "True"),
+    );
+    assert.deepEqual(await world.tags(world.vmName("g-0")), ["hibernate"]);
+    await world.connection.delete(
+      pods,
+      { namespace: world.namespace, name: "g-0" },
+      { signal: world.signal },
+    );
+    await eventually(async () => {
+      const tags = await world.tags(world.vmName("g-0"));
+      assert.deepEqual(tags.map((tag) => tag.replace(/-.*/, "-")).sort(), ["latest", "released-"]);
+    });
+    await running(world, "g");
     assert.deepEqual(world.kubelet.violations, []);
   });
 
   test("one machine of a set sleeps by a CocoonHibernation; its set never fights it", async () => {
     await using world = await openWorld(cluster);
-    await world.apply("c", specOf(world, {}, { replicas: 1 }));
+    await world.apply("c", buildSpec(world, {}, { replicas: 1 }));
     await running(world, "c");
     await hibernate(world, "c-1");
     const asleep = await world.hibernationReaches("c-1", "Hibernated");
@@ -101,7 +113,7 @@ suite("sleep", { concurrency: 4 }, () => {
 
     await world.patch("c-1", { spec: { desire: "Wake" } }, hibernations);
     await world.hibernationReaches("c-1", "Active");
-    // An old wish to wake does not undo a suspension.
+    // An old request to wake does not undo a suspension.
     await world.patch("c", { spec: { suspend: true } });
     await world.reaches("c", (status) => assert.equal(status.phase, "Suspended"));
     assert.equal((await world.pod("c-1"))?.metadata.annotations?.[annotation.hibernate], "true");
@@ -116,7 +128,7 @@ suite("sleep", { concurrency: 4 }, () => {
 
   test("a deleted CocoonHibernation leaves the machine asleep, or wakes it first when asked", async () => {
     await using world = await openWorld(cluster);
-    await world.apply("d", specOf(world, {}, { replicas: 1 }));
+    await world.apply("d", buildSpec(world, {}, { replicas: 1 }));
     await running(world, "d");
     await hibernate(world, "d-0");
     await hibernate(world, "d-1", { deletionPolicy: "Wake" });
@@ -180,7 +192,7 @@ suite("sleep", { concurrency: 4 }, () => {
     fullTierOnly("waits for time-outs"),
     async () => {
       await using world = await openWorld(cluster);
-      await world.apply("f", specOf(world));
+      await world.apply("f", buildSpec(world));
       await running(world, "f");
       world.kubelet.silent = true;
       await hibernate(world, "f-0", { timeout: "10s" });
@@ -193,7 +205,7 @@ suite("sleep", { concurrency: 4 }, () => {
       assert.equal(
         (await world.hibernation("f-0")).metadata.resourceVersion,
         resourceVersion,
-        "nobody touches it",
+        "it is not touched",
       );
       await world.patch(
         "f-0",

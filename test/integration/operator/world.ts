@@ -15,8 +15,9 @@ import {
 import { fixedCredential, openRegistry, type Registry } from "@cocoon/oci";
 import { startOperator, type OperatorOptions, type RunningOperator } from "@cocoon/operator";
 import { startRegistry, type RunningRegistry } from "@cocoon/registry";
+import { openFakeStorage } from "@cocoon/registry/testing";
 import { eventually, type TestCluster } from "@cocoon/testkit";
-import { StandInKubelet } from "./stand-in-kubelet.ts";
+import { FakeKubelet } from "./fake-kubelet.ts";
 
 const group = { group: "cocoonset.cocoonstack.io", version: "v1", namespaced: true };
 export const sets = resourceType<CocoonSet>({ ...group, kind: "CocoonSet", plural: "cocoonsets" });
@@ -32,7 +33,7 @@ export interface TestWorld extends AsyncDisposable {
   readonly namespace: string;
   readonly pool: string;
   readonly nodes: readonly [string, string];
-  readonly kubelet: StandInKubelet;
+  readonly kubelet: FakeKubelet;
   readonly registry: Registry;
   readonly server: RunningRegistry;
   readonly signal: AbortSignal;
@@ -57,6 +58,7 @@ export interface TestWorld extends AsyncDisposable {
 export interface WorldOptions {
   readonly operator?: Partial<OperatorOptions>;
   readonly leavesTags?: boolean;
+  readonly bootsFresh?: boolean;
   readonly withoutOperator?: boolean;
 }
 
@@ -69,20 +71,21 @@ export async function openWorld(cluster: TestCluster, options: WorldOptions = {}
   const id = randomBytes(3).toString("hex");
   const pool = `pool-${id}`;
   const nodeNames = [`${id}-a`, `${id}-b`] as const;
-  const server = stack.use(await startRegistry({ storage: { kind: "memory" } }));
+  const server = stack.use(await startRegistry({ storage: { kind: "given", storage: openFakeStorage() } }));
   const token = await server.createToken({ name: "test" });
   const credentials = fixedCredential({ kind: "bearer", token });
   const open = () => openRegistry({ address: server.url, credentials, retry: { attempts: 1 } });
   const registry = stack.use(open());
   const connection = stack.use(await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal }));
   const kubelet = stack.use(
-    await new StandInKubelet({
+    await new FakeKubelet({
       connection,
       registry,
       namespace,
       pool,
       nodeNames,
       ...(options.leavesTags ? { leavesTags: true } : {}),
+      ...(options.bootsFresh ? { bootsFresh: true } : {}),
     }).start(),
   );
   let running: { readonly operator: RunningOperator; readonly parts: AsyncDisposableStack } | undefined;
@@ -202,6 +205,6 @@ async function releaseFinalizers({ connection, namespace, signal }: TestWorld): 
 }
 
 /** A set in this world's pool. */
-export function specOf(world: TestWorld, spec: object = {}, agent: object = {}): object {
+export function buildSpec(world: TestWorld, spec: object = {}, agent: object = {}): object {
   return { nodePool: world.pool, ...spec, agent: { image: "team/base:v1", ...agent } };
 }

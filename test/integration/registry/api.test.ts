@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { after, before, describe, it } from "node:test";
 import { mediaType } from "@cocoon/contract";
-import { Client, digestOf, startWorld, type as mediaTypes, type World } from "./world.ts";
+import { Client, computeDigest, startWorld, type as mediaTypes, type World } from "./world.ts";
 
 const bare = (digest: string) => digest.replace("sha256:", "");
 
@@ -41,7 +41,7 @@ describe("control API", () => {
     };
     const bytes = Buffer.from(JSON.stringify(manifest, undefined, 2));
     await client.pushManifest("vk-demo-a-0", "hibernate", bytes);
-    snapshot = { digest: digestOf(bytes), totalSize: configBytes.length + state.length, manifest };
+    snapshot = { digest: computeDigest(bytes), totalSize: configBytes.length + state.length, manifest };
   });
   after(() => world[Symbol.asyncDispose]());
 

@@ -3,7 +3,14 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { after, before, describe, it } from "node:test";
 import { count } from "@cocoon/testkit";
-import { digestOf, startWorld, type as mediaTypes, type Answer, type Client, type World } from "./world.ts";
+import {
+  computeDigest,
+  startWorld,
+  type as mediaTypes,
+  type Answer,
+  type Client,
+  type World,
+} from "./world.ts";
 
 /** The path of the next page, if the answer names one. */
 function nextPage(answer: Answer): string | undefined {
@@ -144,7 +151,7 @@ describe("referrers", () => {
     const subjectBytes = Buffer.from(JSON.stringify(subjectManifest));
     const subject = {
       mediaType: mediaTypes.manifest,
-      digest: digestOf(subjectBytes),
+      digest: computeDigest(subjectBytes),
       size: subjectBytes.length,
     };
     const base = await client.newImage(name);
@@ -193,12 +200,12 @@ describe("referrers", () => {
     for (const [index, [manifest, artifactType]] of referring.entries()) {
       if (index === 3) assert.equal((await client.pushManifest(name, "subject", subjectBytes)).status, 201);
       const bytes = Buffer.from(JSON.stringify(manifest));
-      const answer = await client.pushManifest(name, digestOf(bytes), bytes);
+      const answer = await client.pushManifest(name, computeDigest(bytes), bytes);
       assert.equal(answer.status, 201);
       assert.equal(answer.headers.get("oci-subject"), subject.digest);
       expected.push({
         mediaType: (manifest as { mediaType: string }).mediaType,
-        digest: digestOf(bytes),
+        digest: computeDigest(bytes),
         size: bytes.length,
         ...(artifactType ? { artifactType } : {}),
         annotations: (manifest as { annotations: unknown }).annotations,
@@ -230,7 +237,7 @@ describe("referrers", () => {
   });
 
   it("answers an unknown subject with an empty list, a malformed one with 400", async () => {
-    const answer = await client.get(`/v2/${name}/referrers/${digestOf(randomBytes(5))}`);
+    const answer = await client.get(`/v2/${name}/referrers/${computeDigest(randomBytes(5))}`);
     assert.equal(answer.status, 200);
     assert.equal(answer.headers.get("content-type"), mediaTypes.index);
     assert.deepEqual((answer.json() as Index).manifests, []);
@@ -304,8 +311,8 @@ describe("content management", () => {
   it("says 404 when there is nothing to delete", async () => {
     for (const [path, code] of [
       [`manifests/never`, "MANIFEST_UNKNOWN"],
-      [`manifests/${digestOf(randomBytes(3))}`, "MANIFEST_UNKNOWN"],
-      [`blobs/${digestOf(randomBytes(3))}`, "BLOB_UNKNOWN"],
+      [`manifests/${computeDigest(randomBytes(3))}`, "MANIFEST_UNKNOWN"],
+      [`blobs/${computeDigest(randomBytes(3))}`, "BLOB_UNKNOWN"],
     ] as const) {
       const answer = await client.delete(`/v2/${name}/${path}`);
       assert.equal(answer.status, 404, path);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { after, before, describe, it } from "node:test";
 import {
-  digestOf,
+  computeDigest,
   location,
   startWorld,
   type as mediaTypes,
@@ -15,7 +15,7 @@ import {
 const name = "push/repository";
 const octets = { "content-type": "application/octet-stream" };
 
-function streamOf(...chunks: Uint8Array[]): ReadableStream<Uint8Array> {
+function toStream(...chunks: Uint8Array[]): ReadableStream<Uint8Array> {
   return ReadableStream.from(chunks);
 }
 
@@ -37,7 +37,7 @@ describe("push of blobs", () => {
   for (const size of [0, 1, 65_536, 3_000_000])
     it(`takes ${size} bytes by POST, then PUT (end-4a, end-6)`, async () => {
       const content = randomBytes(size);
-      const digest = digestOf(content);
+      const digest = computeDigest(content);
       const path = await client.begin(name);
       const answer = await client.put(withDigest(path, digest), { body: content, headers: octets });
       assert.equal(answer.status, 201);
@@ -50,7 +50,7 @@ describe("push of blobs", () => {
   for (const size of [0, 1_000, 3_000_000])
     it(`takes ${size} bytes by one POST (end-4b)`, async () => {
       const content = randomBytes(size);
-      const answer = await client.post(`/v2/${name}/blobs/uploads/?digest=${digestOf(content)}`, {
+      const answer = await client.post(`/v2/${name}/blobs/uploads/?digest=${computeDigest(content)}`, {
         body: content,
       });
       assert.equal(answer.status, 201);
@@ -60,7 +60,7 @@ describe("push of blobs", () => {
   for (const size of [0, 1_000, 3_000_000])
     it(`takes ${size} bytes by epoch's direct PUT`, async () => {
       const content = randomBytes(size);
-      const digest = digestOf(content);
+      const digest = computeDigest(content);
       const answer = await client.put(`/v2/${name}/blobs/${digest}`, { body: content });
       assert.equal(answer.status, 201);
       assert.equal(answer.headers.get("docker-content-digest"), digest);
@@ -71,11 +71,11 @@ describe("push of blobs", () => {
     const content = randomBytes(2_000_000);
     const path = await client.begin(name);
     const patched = await client.patch(path, {
-      body: streamOf(content.subarray(0, 900_000), content.subarray(900_000)),
+      body: toStream(content.subarray(0, 900_000), content.subarray(900_000)),
     });
     assert.equal(patched.status, 202);
     assert.equal(patched.headers.get("range"), `0-${content.length - 1}`);
-    const answer = await client.put(withDigest(location(patched), digestOf(content)));
+    const answer = await client.put(withDigest(location(patched), computeDigest(content)));
     assert.equal(answer.status, 201);
     await assertPullable(location(answer), content);
   });
@@ -95,7 +95,7 @@ describe("push of blobs", () => {
       assert.equal(answer.headers.get("range"), `0-${end}`);
       path = location(answer);
     }
-    const answer = await client.put(withDigest(path, digestOf(content)), {
+    const answer = await client.put(withDigest(path, computeDigest(content)), {
       body: content.subarray(200),
       headers: { ...octets, "content-range": "200-249" },
     });
@@ -118,14 +118,17 @@ describe("push of blobs", () => {
     assert.equal(replay.headers.get("range"), "0-99");
     assert.equal((await send(150, 199)).status, 416);
     assert.equal((await send(100, 199)).status, 202);
-    assert.equal((await client.put(withDigest(path, digestOf(content)))).status, 201);
+    assert.equal((await client.put(withDigest(path, computeDigest(content)))).status, 201);
   });
 
   it("checks the Content-Range of the closing PUT", async () => {
     const content = randomBytes(100);
     const path = await client.begin(name);
     const put = (range: string) =>
-      client.put(withDigest(path, digestOf(content)), { body: content, headers: { "content-range": range } });
+      client.put(withDigest(path, computeDigest(content)), {
+        body: content,
+        headers: { "content-range": range },
+      });
     assert.equal((await put("50-149")).status, 416);
     assert.equal((await put("0-49")).status, 400);
     assert.equal((await put("0-99")).status, 201);
@@ -155,7 +158,7 @@ describe("push of blobs", () => {
     assert.equal((await client.patch(path, { body: new Uint8Array() })).headers.get("range"), "0-0");
   });
 
-  it("does not know sessions of other repositories or of nobody", async () => {
+  it("does not know sessions of other repositories, nor unknown ones", async () => {
     const path = await client.begin(name);
     assert.equal((await client.get(path.replace(name, "push/other"))).status, 404);
     assert.equal(
@@ -167,7 +170,7 @@ describe("push of blobs", () => {
 
   it("refuses content that is not what the digest says, on every path, and stores nothing", async () => {
     const content = randomBytes(2_000_000);
-    const wrong = digestOf(randomBytes(8));
+    const wrong = computeDigest(randomBytes(8));
     const opened = await client.begin(name);
     await client.patch(opened, { body: content });
     const answers = [
@@ -186,7 +189,7 @@ describe("push of blobs", () => {
       assert.equal(answer.code, "DIGEST_INVALID");
     }
     assert.equal((await client.head(`/v2/${name}/blobs/${wrong}`)).status, 404);
-    assert.equal((await client.head(`/v2/${name}/blobs/${digestOf(content)}`)).status, 404);
+    assert.equal((await client.head(`/v2/${name}/blobs/${computeDigest(content)}`)).status, 404);
   });
 
   it("takes sha512 blobs on every path", async () => {
@@ -205,7 +208,7 @@ describe("push of blobs", () => {
       ];
       for (const push of paths) {
         const content = randomBytes(size);
-        const digest = digestOf(content, "sha512");
+        const digest = computeDigest(content, "sha512");
         const answer = await push(digest, content);
         assert.equal(answer.status, 201);
         assert.equal(answer.headers.get("docker-content-digest"), digest);
@@ -232,7 +235,7 @@ describe("push of blobs", () => {
 
   it("opens a session when there is nothing to mount", async () => {
     const content = randomBytes(100);
-    const digest = digestOf(content);
+    const digest = computeDigest(content);
     for (const query of [
       `mount=${digest}&from=push/source`,
       `mount=${digest}`,
@@ -248,9 +251,9 @@ describe("push of blobs", () => {
   it("refuses a blob above the limit with 413", async () => {
     await using small = await startWorld({ limits: { maxBlobBytes: 2_000_000 } });
     const body = randomBytes(2_000_001);
-    const direct = await small.client.put(`/v2/${name}/blobs/${digestOf(body)}`, { body });
+    const direct = await small.client.put(`/v2/${name}/blobs/${computeDigest(body)}`, { body });
     assert.equal(direct.status, 413);
-    const streamed = await small.client.patch(await small.client.begin(name), { body: streamOf(body) });
+    const streamed = await small.client.patch(await small.client.begin(name), { body: toStream(body) });
     assert.equal(streamed.status, 413);
     assert.equal(streamed.code, "SIZE_INVALID");
     await small.client.pushBlob(name, body.subarray(1));
@@ -268,10 +271,10 @@ describe("push of manifests", () => {
 
   it("stores by tag and by digest, and says where (end-7)", async () => {
     const bytes = Buffer.from(JSON.stringify(await client.newImage(name), undefined, 3));
-    for (const reference of ["by-tag", digestOf(bytes)]) {
+    for (const reference of ["by-tag", computeDigest(bytes)]) {
       const answer = await client.pushManifest(name, reference, bytes);
       assert.equal(answer.status, 201);
-      assert.equal(answer.headers.get("docker-content-digest"), digestOf(bytes));
+      assert.equal(answer.headers.get("docker-content-digest"), computeDigest(bytes));
       assert.equal(answer.headers.get("oci-subject"), null);
       assert.equal(location(answer), `/v2/${name}/manifests/${reference}`);
       assert.deepEqual((await client.get(location(answer))).body, bytes);
@@ -280,7 +283,7 @@ describe("push of manifests", () => {
 
   it("keeps sha512 for manifests pushed by it", async () => {
     const bytes = Buffer.from(JSON.stringify(await client.newImage(name)));
-    const digest = digestOf(bytes, "sha512");
+    const digest = computeDigest(bytes, "sha512");
     const answer = await client.pushManifest(name, digest, bytes);
     assert.equal(answer.status, 201);
     assert.equal(answer.headers.get("docker-content-digest"), digest);
@@ -291,13 +294,13 @@ describe("push of manifests", () => {
 
   it("sets the tags asked for beside a digest", async () => {
     const bytes = Buffer.from(JSON.stringify(await client.newImage("push/tagged")));
-    const answer = await client.pushManifest("push/tagged", `${digestOf(bytes)}?tag=one&tag=two`, bytes);
+    const answer = await client.pushManifest("push/tagged", `${computeDigest(bytes)}?tag=one&tag=two`, bytes);
     assert.equal(answer.status, 201);
     assert.equal(answer.headers.get("oci-tag"), "one, two");
     for (const tag of ["one", "two"])
       assert.deepEqual((await client.get(`/v2/push/tagged/manifests/${tag}`)).body, bytes);
     assert.equal(
-      (await client.pushManifest("push/tagged", `${digestOf(bytes)}?tag=-bad`, bytes)).status,
+      (await client.pushManifest("push/tagged", `${computeDigest(bytes)}?tag=-bad`, bytes)).status,
       400,
     );
   });
@@ -337,7 +340,7 @@ describe("push of manifests", () => {
     const inner = Buffer.from(
       JSON.stringify({ schemaVersion: 2, mediaType: mediaTypes.index, manifests: [descriptor] }),
     );
-    const innerDescriptor = { mediaType: mediaTypes.index, digest: digestOf(inner), size: inner.length };
+    const innerDescriptor = { mediaType: mediaTypes.index, digest: computeDigest(inner), size: inner.length };
     const accepted: Record<string, unknown> = {
       "unknown-fields": { ...image, "org.example": { nested: [1, { a: null }] } },
       "embedded-data": { ...image, config: { ...image.config, data: "e30=" } },
@@ -347,7 +350,7 @@ describe("push of manifests", () => {
         layers: [
           {
             mediaType: "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip",
-            digest: digestOf(randomBytes(3)),
+            digest: computeDigest(randomBytes(3)),
             size: 123,
           },
         ],
@@ -357,11 +360,11 @@ describe("push of manifests", () => {
       "sparse-index": {
         schemaVersion: 2,
         mediaType: mediaTypes.index,
-        manifests: [{ ...descriptor, digest: digestOf(randomBytes(4)) }],
+        manifests: [{ ...descriptor, digest: computeDigest(randomBytes(4)) }],
       },
-      "missing-subject": { ...image, subject: { ...descriptor, digest: digestOf(randomBytes(5)) } },
+      "missing-subject": { ...image, subject: { ...descriptor, digest: computeDigest(randomBytes(5)) } },
     };
-    assert.equal((await client.pushManifest(name, digestOf(inner), inner)).status, 201);
+    assert.equal((await client.pushManifest(name, computeDigest(inner), inner)).status, 201);
     for (const [tag, manifest] of Object.entries(accepted)) {
       const answer = await client.pushManifest(name, tag, manifest);
       assert.equal(answer.status, 201, `${tag}: ${answer.body.toString()}`);
@@ -396,10 +399,10 @@ describe("push of manifests", () => {
       ["t", JSON.stringify({ ...image, mediaType: mediaTypes.index }), "MANIFEST_INVALID"],
       [
         "t",
-        JSON.stringify({ ...image, layers: [{ ...image.config, digest: digestOf(randomBytes(6)) }] }),
+        JSON.stringify({ ...image, layers: [{ ...image.config, digest: computeDigest(randomBytes(6)) }] }),
         "MANIFEST_BLOB_UNKNOWN",
       ],
-      [digestOf(randomBytes(7)), JSON.stringify(image), "DIGEST_INVALID"],
+      [computeDigest(randomBytes(7)), JSON.stringify(image), "DIGEST_INVALID"],
       ["sha256:baddigeststring", JSON.stringify(image), "DIGEST_INVALID"],
       [".hidden", JSON.stringify(image), "MANIFEST_INVALID"],
     ];

@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { count, testSeed } from "@cocoon/testkit";
 import fc from "fast-check";
-import { digestOf, startWorld, type as mediaTypes, type Client, type World } from "./world.ts";
+import { computeDigest, startWorld, type as mediaTypes, type Client, type World } from "./world.ts";
 
 const numRuns = count({ small: 300, full: 5_000 });
 const seed = testSeed();
@@ -31,7 +31,7 @@ function exchangeRaw(port: number, bytes: Buffer | string): Promise<string> {
   });
 }
 
-const statusOf = (line: string) => Number(/^HTTP\/1\.1 (\d{3})/.exec(line)?.[1]);
+const readStatus = (line: string) => Number(/^HTTP\/1\.1 (\d{3})/.exec(line)?.[1]);
 
 describe("malformed input", () => {
   let world: World;
@@ -52,6 +52,7 @@ describe("malformed input", () => {
       "blobs",
       "incoming",
       "links",
+      "tagged",
       "lock",
       "manifests",
       "referrers",
@@ -123,7 +124,7 @@ describe("malformed input", () => {
             ...extra,
           ];
           const text = `${lines.join("\r\n")}\r\nContent-Length: ${Buffer.byteLength(content)}\r\n\r\n${content}`;
-          const status = statusOf(await exchangeRaw(world.registry.port, text));
+          const status = readStatus(await exchangeRaw(world.registry.port, text));
           assert.ok(status >= 100 && status < 500, `${status} for ${text}`);
         },
       ),
@@ -147,7 +148,7 @@ describe("malformed input", () => {
     for (const path of [...paths, ...more])
       for (const method of ["GET", "PUT", "POST", "DELETE"]) {
         const text = `${method} ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer ${client.token}\r\nContent-Length: 2\r\n\r\n{}`;
-        const status = statusOf(await exchangeRaw(world.registry.port, text));
+        const status = readStatus(await exchangeRaw(world.registry.port, text));
         assert.ok([400, 404, 405].includes(status), `${method} ${path}: ${status}`);
       }
     await assertUnharmed();
@@ -156,18 +157,21 @@ describe("malformed input", () => {
   it("in huge headers and request lines is cut off", async () => {
     const port = world.registry.port;
     const head = (line: string) => `GET ${line} HTTP/1.1\r\nHost: x\r\n`;
-    assert.equal(statusOf(await exchangeRaw(port, `${head("/v2/")}X: ${"y".repeat(100_000)}\r\n\r\n`)), 431);
-    assert.equal(statusOf(await exchangeRaw(port, `${head(`/v2/${"a".repeat(100_000)}`)}\r\n`)), 431);
+    assert.equal(
+      readStatus(await exchangeRaw(port, `${head("/v2/")}X: ${"y".repeat(100_000)}\r\n\r\n`)),
+      431,
+    );
+    assert.equal(readStatus(await exchangeRaw(port, `${head(`/v2/${"a".repeat(100_000)}`)}\r\n`)), 431);
     const many = Array.from({ length: 5_000 }, (_each, index) => `H${index}: v`).join("\r\n");
-    assert.ok([401, 431].includes(statusOf(await exchangeRaw(port, `${head("/v2/")}${many}\r\n\r\n`))));
+    assert.ok([401, 431].includes(readStatus(await exchangeRaw(port, `${head("/v2/")}${many}\r\n\r\n`))));
     for (const bytes of [
       "nonsense\r\n\r\n",
       "GET / HTTP/9.9\r\n\r\n",
       "\u0016\u0003\u0001\u0002\u0000\r\n\r\n",
     ])
-      assert.equal(statusOf(await exchangeRaw(port, bytes)), 400);
+      assert.equal(readStatus(await exchangeRaw(port, bytes)), 400);
     const smuggled = `POST /v2/ HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`;
-    assert.equal(statusOf(await exchangeRaw(port, smuggled)), 400);
+    assert.equal(readStatus(await exchangeRaw(port, smuggled)), 400);
     await assertUnharmed();
   });
 
@@ -182,7 +186,7 @@ describe("malformed input", () => {
       fc.asyncProperty(range, async (text) => {
         const answer = await client.get(`/v2/fuzz/repository/blobs/${blob}`, { range: text });
         assert.ok([200, 206, 416].includes(answer.status), `${answer.status} for ${text}`);
-        if (answer.status === 200) assert.equal(digestOf(answer.body), blob);
+        if (answer.status === 200) assert.equal(computeDigest(answer.body), blob);
         if (answer.status === 206)
           assert.equal(String(answer.body.length), answer.headers.get("content-length"));
       }),

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { signalProcess } from "@cocoon/core";
 import { temporaryDirectory, type TemporaryDirectory } from "@cocoon/testkit";
 import { startChildRegistry, type ChildRegistry } from "./child.ts";
-import { digestOf, type as mediaTypes, withDigest, type Client, type ImageManifest } from "./world.ts";
+import { computeDigest, type as mediaTypes, withDigest, type Client, type ImageManifest } from "./world.ts";
 
 /** What a tag may point to: one value when the last request about it was answered, more while one is open. */
 type Possible = Set<string | undefined>;
@@ -53,7 +53,7 @@ export class KillWorld implements AsyncDisposable {
     const { client } = this;
     const [config, layer] = [randomBytes(40), randomBytes(layerBytes)];
     for (const content of [config, layer]) {
-      const answer = await client.put(withDigest(await client.begin(name), digestOf(content)), {
+      const answer = await client.put(withDigest(await client.begin(name), computeDigest(content)), {
         body: content,
       });
       assert.equal(answer.status, 201, answer.body.toString());
@@ -61,12 +61,12 @@ export class KillWorld implements AsyncDisposable {
     const manifest: ImageManifest = {
       schemaVersion: 2,
       mediaType: mediaTypes.manifest,
-      config: { mediaType: mediaTypes.config, digest: digestOf(config), size: config.length },
-      layers: [{ mediaType: mediaTypes.layer, digest: digestOf(layer), size: layer.length }],
+      config: { mediaType: mediaTypes.config, digest: computeDigest(config), size: config.length },
+      layers: [{ mediaType: mediaTypes.layer, digest: computeDigest(layer), size: layer.length }],
     };
     const bytes = Buffer.from(JSON.stringify(manifest));
-    this.#manifests.set(digestOf(bytes), manifest);
-    await this.#promise(name, tag, digestOf(bytes), async () => {
+    this.#manifests.set(computeDigest(bytes), manifest);
+    await this.#promise(name, tag, computeDigest(bytes), async () => {
       const answer = await client.pushManifest(name, tag, bytes);
       assert.equal(answer.status, 201, answer.body.toString());
     });
@@ -113,7 +113,7 @@ export class KillWorld implements AsyncDisposable {
     for (const [key, possible] of this.#tags) {
       const [name = "", tag = ""] = key.split(":");
       const answer = await this.client.get(`/v2/${name}/manifests/${tag}`);
-      const digest = answer.status === 404 ? undefined : digestOf(answer.body);
+      const digest = answer.status === 404 ? undefined : computeDigest(answer.body);
       assert.ok(possible.has(digest), `${key} is ${digest}, one of ${[...possible].join(", ")} was promised`);
       this.#tags.set(key, new Set([digest]));
       if (digest !== undefined) await this.#assertComplete(name, this.#manifests.get(digest));
@@ -125,7 +125,7 @@ export class KillWorld implements AsyncDisposable {
     for (const { digest } of [manifest.config, ...manifest.layers]) {
       const blob = await this.client.get(`/v2/${name}/blobs/${digest}`);
       assert.equal(blob.status, 200, `${name} ${digest}`);
-      assert.equal(digestOf(blob.body), digest);
+      assert.equal(computeDigest(blob.body), digest);
     }
   }
 

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { sleep } from "@cocoon/core";
 import { count, seededRandom, testSeed } from "@cocoon/testkit";
 import { KillWorld } from "./kill-world.ts";
-import { digestOf, withDigest } from "./world.ts";
+import { computeDigest, withDigest } from "./world.ts";
 
 const rounds = count({ small: 5, full: 200 });
 const signal = new AbortController().signal;
@@ -39,7 +39,7 @@ test(`${rounds} kills during uploads: what was sent is resumed, what was promise
   const random = seededRandom(testSeed());
   for (let round = 0; round < rounds; round += 1) {
     const content = randomBytes(4_000_000 + Math.floor(random() * 4_000_000));
-    const digest = digestOf(content);
+    const digest = computeDigest(content);
     const path = await world.client.begin("kill/upload");
     let committed = false;
     const upload = async () => {
@@ -66,7 +66,7 @@ test(`${rounds} kills during uploads: what was sent is resumed, what was promise
       }
       assert.equal((await world.client.put(withDigest(path, digest))).status, 201);
     }
-    assert.equal(digestOf((await world.client.get(blob)).body), digest);
+    assert.equal(computeDigest((await world.client.get(blob)).body), digest);
     assert.equal((await world.client.delete(blob)).status, 202);
   }
   await world.assertNothingLeftOver();

@@ -124,7 +124,7 @@ describe("login", () => {
     assert.match(out.headers.getSetCookie()[0] ?? "", /^epoch_session=; Path=\/; Max-Age=0/);
   });
 
-  it("lets nobody in without a session of its own making", async () => {
+  it("refuses sessions that it did not sign", async () => {
     await using provider = await startProvider();
     const cookieSecret = Buffer.alloc(32, 7);
     await using world = await startWorld({ sso: provider.sso, cookieSecret });
@@ -143,6 +143,24 @@ describe("login", () => {
     assert.deepEqual([answer.status, answer.json()], [401, { error: "login required" }]);
     const home = await browser.get("/");
     assert.deepEqual([home.status, home.headers.get("location")], [302, "/login"]);
+  });
+
+  it("refuses session cookies on the routes of registry clients", async () => {
+    await using provider = await startProvider();
+    const cookieSecret = Buffer.alloc(32, 7);
+    await using world = await startWorld({ sso: provider.sso, cookieSecret });
+    const browser = new Client(world.registry.url);
+    const expiresAt = Math.floor(Date.now() / 1_000) + 1_000;
+    const session = await signSession({ user: "a", email: "a@b", expiresAt }, cookieSecret);
+    const cookie = `epoch_session=${session}`;
+    assert.equal((await browser.get("/api/tokens", { cookie })).status, 200, "the session is valid");
+    const before = (await world.client.get("/v2/_catalog")).json();
+    const manifest = "/v2/a/b/manifests/latest";
+    for (const path of ["/v2/", "/v2/_catalog", "/v2/a/b/tags/list", manifest, "/v2/token"])
+      assert.equal((await browser.get(path, { cookie })).status, 401, path);
+    const pushed = await browser.post("/v2/a/b/blobs/uploads/", { headers: { cookie } });
+    assert.deepEqual([pushed.status, pushed.headers.get("location")], [401, null]);
+    assert.deepEqual((await world.client.get("/v2/_catalog")).json(), before);
   });
 
   it("does not let another page act in the person's name", async () => {

@@ -20,7 +20,7 @@ export function sha256(bytes: Uint8Array): string {
 }
 
 /** One regular file in a tar archive, nothing else. */
-function tarOf(name: string, content: Buffer): Buffer {
+function writeTar(name: string, content: Buffer): Buffer {
   const header = Buffer.alloc(512);
   header.write(name, 0);
   header.write("0000644\0", 100);
@@ -60,7 +60,7 @@ export class OciLayout {
   }
 
   async addImage(architecture: string, layerBytes: number): Promise<Descriptor> {
-    const tar = tarOf("content", randomBytes(layerBytes));
+    const tar = writeTar("content", randomBytes(layerBytes));
     const layer = await this.addBlob(
       "application/vnd.oci.image.layer.v1.tar+gzip",
       gzipSync(tar, { level: 1 }),

@@ -35,7 +35,7 @@ export async function beginRequest(world: World, head: RequestHead): Promise<Raw
   return { socket, heard: () => heard };
 }
 
-/** Until all of it is with the system, or nobody wants it. */
+/** Until the system has taken all of it, or the connection closed. */
 export async function sendBytes(socket: Socket, bytes: Uint8Array): Promise<void> {
   await Promise.race([
     new Promise<void>((resolve) => void socket.write(bytes, () => resolve())),

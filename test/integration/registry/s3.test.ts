@@ -4,10 +4,11 @@ import { randomBytes } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { leaveMultipartUpload, openS3Storage, storageContract } from "@cocoon/registry/testing";
+import { setTimeout as delay } from "node:timers/promises";
+import { leaveMultipartUpload, openStorage, storageContract } from "@cocoon/registry/testing";
 import { temporaryDirectory } from "@cocoon/testkit";
 import { startS3Server, type S3Server } from "../../peers/s3-server.ts";
-import { digestOf, startWorld, withDigest } from "./world.ts";
+import { computeDigest, startWorld, withDigest } from "./world.ts";
 
 let server: S3Server;
 before(async () => {
@@ -19,6 +20,7 @@ after(() => server[Symbol.asyncDispose]());
 function ownOptions() {
   const { endpoint, accessKey, secretKey, bucket } = server;
   return {
+    kind: "s3" as const,
     endpoint,
     accessKey,
     secretKey,
@@ -28,13 +30,13 @@ function ownOptions() {
   };
 }
 
-storageContract("s3", () => openS3Storage(ownOptions()));
+storageContract("s3", () => openStorage(ownOptions()));
 
 describe("a registry on S3", () => {
   it("pushes, pulls, deletes, survives a restart and collects garbage", async () => {
     await using uploads = await temporaryDirectory();
-    const storage = { kind: "s3", ...ownOptions() } as const;
-    await using world = await startWorld({ storage, uploadDirectory: uploads.path });
+    const storage = ownOptions();
+    await using world = await startWorld({ storage, uploadDirectory: uploads.path, gcSettleMs: 50 });
     const image = await world.client.pushImage("s3/app", "v1", 40_000);
     const large = randomBytes(40 * 1024 * 1024); // more than two parts
     const digest = await world.client.pushBlob("s3/app", large);
@@ -44,20 +46,22 @@ describe("a registry on S3", () => {
     await world.restart();
     const { client } = world;
     assert.deepEqual((await client.get("/v2/s3/app/manifests/v1")).body, image.bytes);
-    assert.equal(digestOf((await client.get(`/v2/s3/app/blobs/${digest}`)).body), digest);
+    assert.equal(computeDigest((await client.get(`/v2/s3/app/blobs/${digest}`)).body), digest);
     assert.deepEqual((await client.get("/v2/s3/app/tags/list")).json(), { name: "s3/app", tags: ["v1"] });
     assert.deepEqual((await client.get("/v2/_catalog")).json(), { repositories: ["s3/app"] });
     const now = { signal: new AbortController().signal, leaseMs: 0, untaggedMs: 0 };
+    await delay(2_500); // older than the shortest lease on shared storage, in full seconds
     const report = await world.registry.collectGarbage(now);
     assert.deepEqual([report.links, report.blobs, report.bytes], [1, 1, large.length]);
     assert.equal((await client.delete(`/v2/s3/app/manifests/${image.digest}`)).status, 202);
+    await delay(2_500);
     assert.equal((await world.registry.collectGarbage(now)).blobs, 2);
     assert.deepEqual((await client.get("/v2/_catalog")).json(), { repositories: [] });
   });
 
   it("resumes an upload after a restart", async () => {
     await using uploads = await temporaryDirectory();
-    const storage = { kind: "s3", ...ownOptions() } as const;
+    const storage = ownOptions();
     await using world = await startWorld({ storage, uploadDirectory: uploads.path });
     const content = randomBytes(3_000_000);
     const path = await world.client.begin("s3/resumed");
@@ -65,12 +69,15 @@ describe("a registry on S3", () => {
     await world.restart();
     assert.equal((await world.client.get(path)).headers.get("range"), "0-1999999");
     await world.client.patch(path, { body: content.subarray(2_000_000) });
-    assert.equal((await world.client.put(withDigest(path, digestOf(content)))).status, 201);
-    assert.deepEqual((await world.client.get(`/v2/s3/resumed/blobs/${digestOf(content)}`)).body, content);
+    assert.equal((await world.client.put(withDigest(path, computeDigest(content)))).status, 201);
+    assert.deepEqual(
+      (await world.client.get(`/v2/s3/resumed/blobs/${computeDigest(content)}`)).body,
+      content,
+    );
   });
 
   it("refuses to start without a bucket, and says so when the service goes away", async () => {
-    await assert.rejects(openS3Storage({ ...ownOptions(), bucket: "no-such-bucket" }), /no-such-bucket/);
+    await assert.rejects(openStorage({ ...ownOptions(), bucket: "no-such-bucket" }), /no-such-bucket/);
     await using own = await startS3Server();
     const { endpoint, accessKey, secretKey, bucket } = own;
     await using uploads = await temporaryDirectory();
@@ -88,7 +95,7 @@ describe("a registry on S3", () => {
 
   it("sweeps multipart uploads that a dead server left", async () => {
     const options = ownOptions();
-    await using storage = await openS3Storage(options);
+    await using storage = await openStorage(options);
     await leaveMultipartUpload(options, `blobs/sha256/${"0".repeat(64)}`);
     assert.equal(await storage.sweepUnfinished(3_600_000), 0, "it may still be going on");
     assert.equal(await storage.sweepUnfinished(0), 1);
@@ -102,10 +109,18 @@ describe("a registry on S3", () => {
     await writeFile(path, content);
     await using own = await startS3Server();
     const { endpoint, accessKey, secretKey, bucket } = own;
-    const options = { endpoint, accessKey, secretKey, bucket, region: "us-east-1", prefix: "" };
-    await using storage = await openS3Storage(options);
+    const options = {
+      kind: "s3" as const,
+      endpoint,
+      accessKey,
+      secretKey,
+      bucket,
+      region: "us-east-1",
+      prefix: "",
+    };
+    await using storage = await openStorage(options);
     await rm(own.directory, { recursive: true });
-    const digest = digestOf(content).replace("sha256:", "");
+    const digest = computeDigest(content).replace("sha256:", "");
     await assert.rejects(
       storage.putFile(`blobs/sha256/${digest}` as never, { path, sizeBytes: content.length }),
     );

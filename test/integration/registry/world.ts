@@ -86,7 +86,7 @@ export class Client {
 
   /** Pushes a blob in one go and returns its digest. */
   async pushBlob(name: string, content: Uint8Array, algorithm = "sha256"): Promise<string> {
-    const digest = digestOf(content, algorithm);
+    const digest = computeDigest(content, algorithm);
     const answer = await this.put(withDigest(await this.begin(name), digest), { body: content });
     assert.equal(answer.status, 201, answer.body.toString());
     return digest;
@@ -107,7 +107,7 @@ export class Client {
     const bytes = Buffer.from(JSON.stringify(manifest));
     const answer = await this.pushManifest(name, tag, bytes);
     assert.equal(answer.status, 201, answer.body.toString());
-    return { manifest, bytes, digest: digestOf(bytes) };
+    return { manifest, bytes, digest: computeDigest(bytes) };
   }
 
   /** The blobs of an image, and its manifest, which is not pushed. */
@@ -152,7 +152,7 @@ function errorCode(bytes: Buffer): string | undefined {
   }
 }
 
-export function digestOf(content: Uint8Array, algorithm = "sha256"): string {
+export function computeDigest(content: Uint8Array, algorithm = "sha256"): string {
   return `${algorithm}:${hash(algorithm, content)}`;
 }
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { count, eventually, sharedControlPlane } from "@cocoon/testkit";
-import { machinePod, mark, openWorld, runMachine, soulOf, type World } from "./test-vk.ts";
+import { machinePod, mark, openWorld, runMachine, readMark, type World } from "./test-vk.ts";
 
 const cluster = await sharedControlPlane();
 const hibernate = "vm.cocoonstack.io/hibernate";
@@ -31,7 +31,7 @@ test("an evicted machine sleeps instead of ending, and its next pod wakes it", a
   const pod = machinePod("demo", node.name, runMachine(vmName));
   await world.apply(pod);
   await reaches(world, "demo", "ready");
-  const soul = mark(node, vmName);
+  const marked = mark(node, vmName);
   const eviction = {
     apiVersion: "policy/v1",
     kind: "Eviction",
@@ -47,7 +47,7 @@ test("an evicted machine sleeps instead of ending, and its next pod wakes it", a
   assert.ok(await world.tagged(vmName, "hibernate"));
   await world.apply(pod);
   await reaches(world, "demo", "ready");
-  assert.equal(soulOf(node, vmName), soul);
+  assert.equal(readMark(node, vmName), marked);
 });
 
 test("policy never: the machine goes without a snapshot; a failed push keeps it", async () => {
@@ -82,13 +82,13 @@ test("a machine that sleeps wakes on another node where it was", async () => {
   const vmName = `vk-${world.namespace.name}-demo`;
   await world.apply(machinePod("demo", first.name, runMachine(vmName)));
   await reaches(world, "demo", "ready");
-  const soul = mark(first, vmName);
+  const marked = mark(first, vmName);
   await world.annotate("demo", `${hibernate}=true`);
   await reaches(world, "demo", "hibernated");
   await cluster.kubectl(["delete", "pod", "demo", "-n", world.namespace.name]);
   await world.apply(machinePod("demo", second.name, runMachine(vmName)));
   await reaches(world, "demo", "ready");
-  assert.equal(soulOf(second, vmName), soul);
+  assert.equal(readMark(second, vmName), marked);
   assert.equal(first.host.vms.size, 0);
   await eventually(async () => assert.equal(await world.tagged(vmName, "hibernate"), undefined));
 });
@@ -124,7 +124,7 @@ test("a lost node that comes back lets go of a VM that went on elsewhere from ex
   const vmName = `vk-${world.namespace.name}-demo`;
   await world.apply(machinePod("demo", lost.name, runMachine(vmName)));
   await reaches(world, "demo", "ready");
-  const soul = mark(lost, vmName);
+  const marked = mark(lost, vmName);
   const killed = lost.killBefore("remove");
   await world.annotate("demo", `${hibernate}=true`);
   await killed;
@@ -136,7 +136,7 @@ test("a lost node that comes back lets go of a VM that went on elsewhere from ex
   await lost.start();
   assert.equal(lost.host.vms.size, 0);
   assert.deepEqual(lost.snapshots(), []);
-  assert.equal(soulOf(other, vmName), soul);
+  assert.equal(readMark(other, vmName), marked);
 });
 
 test("a restart adopts every machine and restarts none", async () => {
@@ -165,12 +165,22 @@ test("a restart adopts every machine and restarts none", async () => {
   );
 });
 
-test("a VM list that fails stops the start", async () => {
+test("a VM list that fails stops the start of a node whose VMs pods claim, and touches no machine", async () => {
   await using world = await openWorld(cluster);
   const node = await world.newNode();
+  await world.apply(machinePod("demo", node.name, runMachine(`vk-${world.namespace.name}-demo`)));
+  await reaches(world, "demo", "ready");
+  const before = [...node.host.vms.values()].map(({ vm }) => `${vm.id} ${vm.epoch}`);
   await node.kill();
+  await cluster.kubectl(["delete", "node", node.name]);
   node.host.failNext("list", "unavailable", "cannot list");
   await assert.rejects(node.start(), /cannot list/);
+  await node.start();
+  await eventually(() => assert.ok(node.steps.filter((step) => step === "settled").length >= 2));
+  assert.deepEqual(
+    [...node.host.vms.values()].map(({ vm }) => `${vm.id} ${vm.epoch}`),
+    before,
+  );
 });
 
 test("a static machine is shown and never touched; one without address is refused", async () => {
@@ -204,10 +214,10 @@ test("sub-agents are forked from the main machine", async () => {
   const sub = `vk-${world.namespace.name}-set-1`;
   await world.apply(machinePod("set-0", node.name, runMachine(main)));
   await reaches(world, "set-0", "ready");
-  const soul = mark(node, main);
+  const marked = mark(node, main);
   await world.apply(
     machinePod("set-1", node.name, { ...runMachine(sub), "vm.cocoonstack.io/fork-from": main }),
   );
   await reaches(world, "set-1", "ready");
-  assert.equal(soulOf(node, sub), soul);
+  assert.equal(readMark(node, sub), marked);
 });

@@ -1,18 +1,10 @@
-/** Real guests in ways that take their time: by SSH, cloned from the registry and from a directory, and measured. */
+/** Real guests in ways that take their time: by SSH, cloned from the registry and from a directory. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Fault } from "@cocoon/core";
-import {
-  eventually,
-  fullTierOnly,
-  ownControlPlane,
-  runCommand,
-  sharedControlPlane,
-  temporaryDirectory,
-} from "@cocoon/testkit";
-import { startMetricsServer } from "../../peers/metrics-server.ts";
+import { fullTierOnly, runCommand, sharedControlPlane, temporaryDirectory } from "@cocoon/testkit";
 import { demoMachine, demoPod, newClients, openRealGuest, openRealNode, reaches } from "./real-guest.ts";
 import { cloneMachine, deletePod, snapshotDirectory } from "./sources.ts";
 
@@ -78,29 +70,6 @@ async function cloned(): Promise<void> {
   }
 }
 
-async function measured(): Promise<void> {
-  await using cluster = await ownControlPlane({ aggregation: true });
-  await using guest = await openRealGuest(cluster);
-  await using _metrics = await startMetricsServer(cluster);
-  const [client] = newClients(cluster);
-  assert.ok(client);
-  await guest.run("sh", "-c", "(while :; do :; done) >/dev/null 2>&1 </dev/null &");
-  await eventually(
-    async () => {
-      const pods = await guest.kubectl(client, ["top", "pod", guest.pod]);
-      assert.match(pods.stdout, /demo +[1-9]\d*m +[1-9]\d*Mi/, pods.stderr);
-      const nodes = await guest.kubectl(client, ["top", "node", guest.node.name]);
-      assert.match(
-        nodes.stdout,
-        new RegExp(`${guest.node.name} +[1-9]\\d*m +\\d+% +[1-9]\\d*Mi`),
-        nodes.stderr,
-      );
-    },
-    { timeoutMs: 180_000, intervalMs: 2_000 },
-  );
-}
-
-const slow = fullTierOnly("several real guests, metrics-server built from source");
+const slow = fullTierOnly("several real guests");
 test("commands run by SSH in a guest without agent, with their exit codes and input", slow, bySsh);
 test("guests are cloned from the registry, by what it holds, and from a directory", slow, cloned);
-test("metrics-server sees machines and node, and kubectl top shows them", slow, measured);

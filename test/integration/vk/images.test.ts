@@ -4,13 +4,13 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { isFault, readConfig, silentLogger } from "@cocoon/core";
-import { digestOf, fixedCredential, openRegistry, type Registry } from "@cocoon/oci";
-import { startMemoryRegistry } from "@cocoon/oci/testing";
+import { computeDigest, fixedCredential, openRegistry, type Registry } from "@cocoon/oci";
+import { startFakeRegistry } from "@cocoon/oci/testing";
 import { temporaryDirectory } from "@cocoon/testkit";
-import { openImageLibrary, RegistrySource } from "@cocoon/vm";
+import { openImageLibrary, RegistrySource } from "@cocoon/images";
 import { vkProgram } from "../../../packages/vk/src/config.ts";
-import { credentialsOf, openRegistryOf } from "../../../packages/vk/src/registry.ts";
-import { tarOf } from "../../../packages/vm/src/images/testing/tar-writer.ts";
+import { readCredentials, openSnapshotRegistry } from "../../../packages/vk/src/registry.ts";
+import { writeTestTar } from "@cocoon/oci/testing";
 
 const signal = AbortSignal.timeout(120_000);
 const options = { signal };
@@ -19,7 +19,7 @@ const mediaType = "application/vnd.oci.image.manifest.v1+json";
 async function push(registry: Registry, name: string, tag: string): Promise<string> {
   const repository = registry.repository(name);
   const put = async (type: string, content: Buffer) => {
-    const digest = digestOf(content);
+    const digest = computeDigest(content);
     const open = async function* open(): AsyncGenerator<Uint8Array> {
       yield content;
     };
@@ -28,7 +28,7 @@ async function push(registry: Registry, name: string, tag: string): Promise<stri
   };
   const settings = { architecture: "amd64", os: "linux", config: { Cmd: ["/app"] } };
   const config = await put("application/vnd.oci.image.config.v1+json", Buffer.from(JSON.stringify(settings)));
-  const layer = tarOf([{ path: "app", content: name, mode: 0o755 }]);
+  const layer = writeTestTar([{ path: "app", content: name, mode: 0o755 }]);
   const layers = [await put("application/vnd.oci.image.layer.v1.tar", layer)];
   const bytes = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType, config, layers }));
   return repository.putManifest(tag, { bytes, mediaType }, options);
@@ -37,8 +37,8 @@ async function push(registry: Registry, name: string, tag: string): Promise<stri
 const login = { username: "me", password: "word" };
 
 test("a name is an image of OCI_REGISTRY, and one that says its registry is fetched there with docker's credentials", async () => {
-  await using own = await startMemoryRegistry({ auth: { kind: "basic", ...login } });
-  await using other = await startMemoryRegistry({ auth: { kind: "basic", ...login } });
+  await using own = await startFakeRegistry({ auth: { kind: "basic", ...login } });
+  await using other = await startFakeRegistry({ auth: { kind: "basic", ...login } });
   await using directory = await temporaryDirectory();
   const credentials = fixedCredential({ kind: "basic", ...login });
   await using ownWriter = openRegistry({ address: `${own.url}/team`, credentials });
@@ -57,11 +57,11 @@ test("a name is an image of OCI_REGISTRY, and one that says its registry is fetc
   assert.ok(read.kind === "config");
 
   await write([new URL(own.url).host]);
-  const registry = await openRegistryOf(read.config, silentLogger);
+  const registry = await openSnapshotRegistry(read.config, silentLogger);
   await using _client = registry.client;
   await using source = new RegistrySource({
     registry: registry.client,
-    credentials: credentialsOf(read.config),
+    credentials: readCredentials(read.config),
   });
   const library = openImageLibrary({ directory: join(directory.path, "images"), source });
   assert.equal((await library.pull("app:v1", options)).id, near);

@@ -24,7 +24,7 @@ test("a pod becomes a machine, is reached through the API server, and goes with 
   assert.ok(ready(pod));
   const entry = node.vm(vmName);
   const { vm } = entry;
-  const ip = node.host.addressOf(vm);
+  const ip = node.host.findAddress(vm);
   assert.equal(pod?.metadata.annotations["vm.cocoonstack.io/id"], vm.id);
   assert.equal(pod?.metadata.annotations["vm.cocoonstack.io/ip"], ip);
   assert.equal(pod?.metadata.annotations["vm.cocoonstack.io/lifecycle-observed-generation"], "3");
@@ -93,4 +93,46 @@ test("a machine that dies is started again, and the restart is counted", async (
     assert.equal(node.vm(vmName).vm.state, "running");
     assert.equal((await world.pod("frail"))?.status.containerStatuses?.[0]?.restartCount, 1);
   });
+});
+
+test("a machine that does not stay up is started a few times, then failed with its VM kept", async () => {
+  await using world = await openWorld(cluster);
+  const node = await world.newNode({ changes: { restartPauseMs: 100 } });
+  const vmName = `vk-${world.namespace.name}-loop`;
+  await world.apply(machinePod("loop", node.name, runMachine(vmName)));
+  await eventually(async () => assert.ok(ready(await world.pod("loop"))));
+  const started = () => node.host.calls.filter((call) => call === "start").length;
+  for (let count = 0; count < 5; count += 1) {
+    node.host.kill(vmName);
+    await eventually(() => assert.equal(started(), count + 1));
+  }
+  node.host.kill(vmName);
+  await eventually(async () => {
+    const { phase, reason } = (await world.pod("loop"))?.status ?? {};
+    assert.deepEqual({ phase, reason }, { phase: "Failed", reason: "RestartCooldown" });
+  });
+  assert.equal(started(), 5);
+  assert.equal(node.vm(vmName).vm.state, "stopped", "its disk is still there");
+});
+
+test("a runtime that does not know the VMs which pods claim is refused, and nothing is touched", async () => {
+  await using world = await openWorld(cluster);
+  const node = await world.newNode();
+  const vmName = `vk-${world.namespace.name}-mine`;
+  await world.apply(machinePod("mine", node.name, runMachine(vmName)));
+  await eventually(async () => assert.ok(ready(await world.pod("mine"))));
+  await node.kill();
+  // Another command answers: it has VMs of its own, and none of ours.
+  const ours = new Map(node.host.vms);
+  node.host.vms.clear();
+  node.host.engine = "cocoon-node";
+  await assert.rejects(node.start(), /claim VMs that this runtime \(cocoon-node .*VK_COCOON_BIN/);
+  await assert.rejects(node.start(), /claim VMs/, "a second start is no other");
+  const pod = await world.pod("mine");
+  assert.notEqual(pod?.status.phase, "Failed");
+  assert.equal(pod?.metadata.annotations["vm.cocoonstack.io/id"], [...ours.keys()][0]);
+  node.host.engine = "qemu";
+  for (const [id, vm] of ours) node.host.vms.set(id, vm);
+  await node.start();
+  await eventually(async () => assert.ok(ready(await world.pod("mine"))));
 });

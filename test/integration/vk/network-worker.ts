@@ -10,7 +10,7 @@ assert.ok(read.kind === "config");
 const networks = await openNetworks(read.config, { signal });
 const plans: Record<string, unknown> = {};
 for (const [name, network] of networks) {
-  const vm = { vmId: `VM${name.toUpperCase().padEnd(8, "0")}`, vmName: `vk-${name}`, cpus: 1, wish: {} };
+  const vm = { vmId: `VM${name.toUpperCase().padEnd(8, "0")}`, vmName: `vk-${name}`, cpus: 1, spec: {} };
   const [plan] = await network.prepare(vm, { signal });
   plans[name] = { netdev: plan?.netdev, nic: plan?.nic, guest: plan?.guest };
 }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sleep } from "@cocoon/core";
 import { eventually, fullTierOnly, ownControlPlane } from "@cocoon/testkit";
-import { machinePod, mark, openWorld, runMachine, soulOf, type World } from "./test-vk.ts";
+import { machinePod, mark, openWorld, runMachine, readMark, type World } from "./test-vk.ts";
 
 const timeoutMs = 120_000;
 const awayMs = 120_000;
@@ -23,18 +23,18 @@ async function apiServerAway(): Promise<void> {
   await using cluster = await ownControlPlane();
   await using world = await openWorld(cluster);
   const node = await world.newNode();
-  const vmOf = (name: string) => `vk-${world.namespace.name}-${name}`;
+  const formatVmName = (name: string) => `vk-${world.namespace.name}-${name}`;
   for (const name of ["calm", "frail"]) {
-    await world.apply(machinePod(name, node.name, runMachine(vmOf(name))));
+    await world.apply(machinePod(name, node.name, runMachine(formatVmName(name))));
     await reaches(world, name, "ready");
   }
-  const soul = mark(node, vmOf("calm"));
-  const { id, epoch } = node.vm(vmOf("calm")).vm;
+  const marked = mark(node, formatVmName("calm"));
+  const { id, epoch } = node.vm(formatVmName("calm")).vm;
   await cluster.stop("kube-apiserver", { hard: true });
-  node.host.kill(vmOf("frail"));
-  await eventually(() => assert.equal(node.vm(vmOf("frail")).vm.state, "running"), { timeoutMs });
+  node.host.kill(formatVmName("frail"));
+  await eventually(() => assert.equal(node.vm(formatVmName("frail")).vm.state, "running"), { timeoutMs });
   await sleep(awayMs, { signal: new AbortController().signal });
-  const calm = node.vm(vmOf("calm")).vm;
+  const calm = node.vm(formatVmName("calm")).vm;
   assert.deepEqual([calm.id, calm.epoch, calm.state], [id, epoch, "running"]);
   assert.ok(!node.host.calls.includes("remove"));
   await cluster.start();
@@ -56,7 +56,7 @@ async function apiServerAway(): Promise<void> {
   await reaches(world, "calm", "hibernated");
   await world.annotate("calm", `${hibernate}-`);
   await reaches(world, "calm", "ready");
-  assert.equal(soulOf(node, vmOf("calm")), soul);
+  assert.equal(readMark(node, formatVmName("calm")), marked);
 }
 
 async function controllersBeginAnew(): Promise<void> {

@@ -104,7 +104,7 @@ async function moveToAnotherHost(): Promise<void> {
 
 /** Our own command stands in for the external one: it speaks the same language. */
 async function byTheCommand(): Promise<void> {
-  const command = fileURLToPath(import.meta.resolve("../../../packages/vm/src/main.ts"));
+  const command = fileURLToPath(import.meta.resolve("../../../packages/cocoon/src/main.ts"));
   const env = { VK_RUNTIME: "cocoon", VK_COCOON_BIN: command };
   const options = { cluster, registryUrl: world.server.url, token: world.token, env };
   const other = stack.use(await openVkHost(options));
@@ -133,12 +133,14 @@ async function manyMachines(): Promise<void> {
   const other = stack.use(await openVkHost({ cluster, registryUrl: world.server.url, token: world.token }));
   await other.start();
   const names = Array.from({ length: 20 }, (_each, index) => `m${index}`);
-  const vmOf = (name: string) => `vk-${world.namespace.name}-${name}`;
+  const formatVmName = (name: string) => `vk-${world.namespace.name}-${name}`;
   for (const name of names) {
     // One boots; the others go on from where it is, which is quicker.
-    const source = name === "m0" ? {} : { "vm.cocoonstack.io/fork-from": vmOf("m0") };
+    const source = name === "m0" ? {} : { "vm.cocoonstack.io/fork-from": formatVmName("m0") };
     const policy = { "cocoonset.cocoonstack.io/snapshot-policy": "never" };
-    await world.apply(demoPod(name, other.name, { ...demoMachine(vmOf(name)), ...policy, ...source }));
+    await world.apply(
+      demoPod(name, other.name, { ...demoMachine(formatVmName(name)), ...policy, ...source }),
+    );
     if (name === "m0") await reaches(world, name, "ready");
   }
   for (const name of names) await reaches(world, name, "ready");
@@ -157,7 +159,7 @@ async function manyMachines(): Promise<void> {
   }
   const inNamespace = ["-n", world.namespace.name];
   const ran = await cluster.kubectl(["exec", "m19", ...inNamespace, "--", "hostname"]);
-  assert.equal(ran.stdout.trim(), vmOf("m19"));
+  assert.equal(ran.stdout.trim(), formatVmName("m19"));
   await cluster.kubectl(["delete", "pod", ...names, ...inNamespace, "--timeout=240s"]);
   assert.deepEqual(await other.guestPids(), []);
 }

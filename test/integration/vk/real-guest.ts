@@ -9,7 +9,8 @@ import {
   type CommandResult,
   type TestCluster,
 } from "@cocoon/testkit";
-import { demoImageName, type VmRuntime } from "@cocoon/vm";
+import { demoImageName } from "@cocoon/images";
+import type { VmRuntime } from "@cocoon/vm";
 import { openQemuRuntimeIn } from "../vm/qemu-harness.ts";
 import { machinePod, openWorld, runMachine, type NodeChanges, type TestVk, type World } from "./test-vk.ts";
 

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { silentLogger } from "@cocoon/core";
 import { openCaches, openKubeClient, pods } from "@cocoon/kube";
 import { eventually, sharedControlPlane, tier } from "@cocoon/testkit";
-import { machinePod, mark, openWorld, runMachine, soulOf, type TestVk, type World } from "./test-vk.ts";
+import { machinePod, mark, openWorld, runMachine, readMark, type TestVk, type World } from "./test-vk.ts";
 
 const cluster = await sharedControlPlane();
 const hibernate = "vm.cocoonstack.io/hibernate";
@@ -53,11 +53,11 @@ async function watchReadiness(world: World) {
   return { reasons, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-test("a machine sleeps with its seat kept, and wakes where it was", async () => {
+test("a machine hibernates with its pod kept, and wakes where it was", async () => {
   await using world = await openWorld(cluster);
   const node = await world.newNode();
   const vmName = await bootMachine(world, node);
-  const soul = mark(node, vmName);
+  const marked = mark(node, vmName);
   await using seen = await watchReadiness(world);
 
   await world.annotate("demo", `${hibernate}=true`);
@@ -81,7 +81,7 @@ test("a machine sleeps with its seat kept, and wakes where it was", async () => 
 
   await world.annotate("demo", `${hibernate}-`);
   await reaches(world, "demo", "ready");
-  assert.equal(soulOf(node, vmName), soul);
+  assert.equal(readMark(node, vmName), marked);
   await eventually(async () =>
     assert.deepEqual(await census(world, [node], vmName), { guests: 1, running: 1, asleep: false }),
   );
@@ -96,14 +96,16 @@ const isFull = tier() === "full";
 const sleepSteps = isFull
   ? ["announce", "save", "push", "record", "clearId", "remove", "seal", "settled"]
   : ["push"];
-const wakeSteps = isFull ? ["announce", "restore", "settled", "dropTag", "clearDigest"] : ["dropTag"];
+const wakeSteps = isFull
+  ? ["announce", "claim", "restore", "settled", "dropTag", "clearDigest"]
+  : ["restore", "dropTag"];
 
 for (const step of sleepSteps)
   test(`killed before "${step}" on the way to sleep: never lost, never two`, async () => {
     await using world = await openWorld(cluster);
     const node = await world.newNode();
     const vmName = await bootMachine(world, node);
-    const soul = mark(node, vmName);
+    const marked = mark(node, vmName);
     const killed = node.killBefore(step);
     await world.annotate("demo", `${hibernate}=true`);
     await killed;
@@ -114,32 +116,32 @@ for (const step of sleepSteps)
     assert.deepEqual(await census(world, [node], vmName), { guests: 0, running: 0, asleep: true });
     await world.annotate("demo", `${hibernate}-`);
     await reaches(world, "demo", "ready");
-    assert.equal(soulOf(node, vmName), soul);
+    assert.equal(readMark(node, vmName), marked);
   });
 
 /** The last moments at which the copy is in the registry and recorded, and the VM is still on the host. */
 const afterRecord = isFull ? (["clearId", "remove"] as const) : (["remove"] as const);
 
 for (const step of afterRecord)
-  for (const wish of ["sleep", "wake"] as const)
-    test(`the whole host dies before "${step}", then ${wish} is wanted: its memory is not lost`, async () => {
+  for (const spec of ["sleep", "wake"] as const)
+    test(`the whole host dies before "${step}", then ${spec} is wanted: its memory is not lost`, async () => {
       await using world = await openWorld(cluster);
       const node = await world.newNode();
       const vmName = await bootMachine(world, node);
-      const soul = mark(node, vmName);
+      const marked = mark(node, vmName);
       const killed = node.killBefore(step);
       await world.annotate("demo", `${hibernate}=true`);
       await killed;
       node.host.kill(vmName);
-      if (wish === "wake") await world.annotate("demo", `${hibernate}-`);
+      if (spec === "wake") await world.annotate("demo", `${hibernate}-`);
       await node.start();
-      if (wish === "sleep") {
+      if (spec === "sleep") {
         await reaches(world, "demo", "hibernated");
         assert.deepEqual(await census(world, [node], vmName), { guests: 0, running: 0, asleep: true });
         await world.annotate("demo", `${hibernate}-`);
       }
       await reaches(world, "demo", "ready");
-      assert.equal(soulOf(node, vmName), soul);
+      assert.equal(readMark(node, vmName), marked);
     });
 
 for (const step of wakeSteps)
@@ -147,7 +149,7 @@ for (const step of wakeSteps)
     await using world = await openWorld(cluster);
     const node = await world.newNode();
     const vmName = await bootMachine(world, node);
-    const soul = mark(node, vmName);
+    const marked = mark(node, vmName);
     await world.annotate("demo", `${hibernate}=true`);
     await reaches(world, "demo", "hibernated");
     const killed = node.killBefore(step);
@@ -157,7 +159,7 @@ for (const step of wakeSteps)
     assert.ok(between.guests === 1 || between.asleep, `lost: ${JSON.stringify(between)}`);
     await node.start();
     await reaches(world, "demo", "ready");
-    assert.equal(soulOf(node, vmName), soul);
+    assert.equal(readMark(node, vmName), marked);
     await eventually(async () =>
       assert.deepEqual(await census(world, [node], vmName), { guests: 1, running: 1, asleep: false }),
     );
@@ -167,7 +169,7 @@ test("woken, run on, deleted and made again: never the old state", async () => {
   await using world = await openWorld(cluster);
   const node = await world.newNode();
   const vmName = await bootMachine(world, node);
-  const soul = mark(node, vmName);
+  const marked = mark(node, vmName);
   await world.annotate("demo", `${hibernate}=true`);
   await reaches(world, "demo", "hibernated");
   await world.annotate("demo", `${hibernate}-`);
@@ -175,7 +177,7 @@ test("woken, run on, deleted and made again: never the old state", async () => {
   await cluster.kubectl(["delete", "pod", "demo", "-n", world.namespace.name, "--timeout=60s"]);
   assert.equal(await world.tagged(vmName, "hibernate"), undefined);
   await bootMachine(world, node);
-  assert.notEqual(soulOf(node, vmName), soul);
+  assert.notEqual(readMark(node, vmName), marked);
 });
 
 test("a registry that is away: hibernation waits and says so, nothing is destroyed, the guest goes on", async () => {

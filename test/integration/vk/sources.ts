@@ -21,7 +21,7 @@ export function cloneMachine(
   };
 }
 
-/** The files of a snapshot in the registry, as somebody would put them on a host by hand. */
+/** The files of a snapshot in the registry, as a person would put them on a host by hand. */
 export async function snapshotDirectory(
   world: World,
   request: { readonly vmName: string; readonly below: string },

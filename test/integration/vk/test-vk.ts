@@ -7,6 +7,7 @@ import { aborted, isFault, silentLogger } from "@cocoon/core";
 import { openKubeClient, pods as podType } from "@cocoon/kube";
 import { fixedCredential, openRegistry, type Registry } from "@cocoon/oci";
 import { startRegistry, type RunningRegistry } from "@cocoon/registry";
+import { openFakeStorage } from "@cocoon/registry/testing";
 import { temporaryDirectory, type TestCluster, type TestNamespace } from "@cocoon/testkit";
 import type { VmRuntime } from "@cocoon/vm";
 import { FakeHost, FakeRuntime, type FakeVm } from "@cocoon/vm/testing";
@@ -16,6 +17,8 @@ export interface World extends AsyncDisposable {
   readonly cluster: TestCluster;
   readonly namespace: TestNamespace;
   readonly registry: Registry;
+  /** Loses content, as a failing disk does. */
+  deleteBlob(repository: string, digest: string): Promise<void>;
   readonly server: RunningRegistry;
   /** For the registry. */
   readonly token: string;
@@ -79,14 +82,25 @@ export interface TestVk {
   killBefore(step: string): Promise<void>;
 }
 
-export async function openWorld(cluster: TestCluster): Promise<World> {
+interface RegistryAccess {
+  readonly url: string;
+  readonly token: string;
+}
+
+/** Instead of the given registry, a proxy in front of it or another one. */
+export type ChooseRegistry = (given: RegistryAccess) => Promise<RegistryAccess>;
+
+export async function openWorld(
+  cluster: TestCluster,
+  choose: ChooseRegistry = (given) => Promise.resolve(given),
+): Promise<World> {
   const stack = new AsyncDisposableStack();
   await letApiServerIn(cluster);
   const namespace = stack.use(await cluster.newNamespace());
-  const server = stack.use(await startRegistry({ storage: { kind: "memory" } }));
-  const token = await server.createToken({ name: "test" });
-  const credentials = fixedCredential({ kind: "bearer", token });
-  const open = () => openRegistry({ address: server.url, credentials });
+  const server = stack.use(await startRegistry({ storage: { kind: "given", storage: openFakeStorage() } }));
+  const given = { url: server.url, token: await server.createToken({ name: "test" }) };
+  const { url, token } = await choose(given);
+  const open = () => openRegistry({ address: url, credentials: fixedCredential({ kind: "bearer", token }) });
   const registry = stack.use(open());
   const life = new AbortController();
   stack.defer(() => life.abort());
@@ -100,6 +114,11 @@ export async function openWorld(cluster: TestCluster): Promise<World> {
     cluster,
     namespace,
     registry,
+    deleteBlob: async (repository, digest) => {
+      const headers = { authorization: `Bearer ${token}` };
+      const answer = await fetch(`${url}/v2/${repository}/blobs/${digest}`, { method: "DELETE", headers });
+      assert.equal(answer.status, 202);
+    },
     server,
     token,
     newNode: async (more = {}) => {
@@ -208,7 +227,12 @@ async function makeNode({ cluster, name, stack, registry, runtime, changes }: No
         log: silentLogger,
         orphanPolicy: "alert",
         node: nodeSettings(name, directory.path),
-        registry: { client: oci, format: "v2", stagingDirectory: `${directory.path}/staging` },
+        registry: {
+          client: oci,
+          format: "packed",
+          directory: directory.path,
+          chunkStoreBytes: 1024 ** 3,
+        },
         probeTimes: { firstMs: 20, growth: 1.5, maxMs: 200, readyMs: 500, failures: 3 },
         restartPauseMs: 100,
         ...changes,
@@ -291,11 +315,11 @@ export function runMachine(vmName: string): Record<string, string> {
 
 /** Something that only this machine has in its memory: copies share it, a fresh one has none. */
 export function mark(node: TestVk, vmName: string): string {
-  const soul = randomBytes(4).toString("hex");
-  node.vm(vmName).guest.write("/run/soul", soul);
-  return soul;
+  const marked = randomBytes(4).toString("hex");
+  node.vm(vmName).guest.write("/run/mark", marked);
+  return marked;
 }
 
-export function soulOf(node: TestVk, vmName: string): string | undefined {
-  return node.vm(vmName).guest.read("/run/soul");
+export function readMark(node: TestVk, vmName: string): string | undefined {
+  return node.vm(vmName).guest.read("/run/mark");
 }

@@ -8,7 +8,9 @@ import { mkdir, readdir, readFile, readlink, symlink, writeFile } from "node:fs/
 import { join } from "node:path";
 import { issueCertificate } from "@cocoon/controlplane";
 import { eventually, temporaryDirectory, type TestCluster } from "@cocoon/testkit";
-import { openImageLibrary, openQemuRuntime, openUserNetwork, type VmRuntime } from "@cocoon/vm";
+import { openImageLibrary } from "@cocoon/images";
+import { openQemuRuntime, openUserNetwork } from "@cocoon/qemu";
+import type { VmRuntime } from "@cocoon/vm";
 import { imageDirectory, qemuProcessesIn } from "../vm/qemu-harness.ts";
 
 export interface VkHost extends AsyncDisposable {

@@ -4,7 +4,7 @@ import { runMain } from "@cocoon/core";
 import { runVk, vkProgram } from "@cocoon/vk";
 
 const killFile = process.argv[2] ?? "";
-// Whoever started it holds the other end: it does not outlive a test that was broken off.
+// The process that started it holds the other end: this one does not outlive a test that was broken off.
 process.stdin.resume().on("end", () => process.kill(process.pid, "SIGKILL"));
 
 await runMain({

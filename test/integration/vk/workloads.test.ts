@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { eventually, sharedControlPlane } from "@cocoon/testkit";
-import { machinePod, mark, openWorld, runMachine, soulOf, type TestVk, type World } from "./test-vk.ts";
+import { machinePod, mark, openWorld, runMachine, readMark, type TestVk, type World } from "./test-vk.ts";
 
 const cluster = await sharedControlPlane();
 const timeoutMs = 60_000;
@@ -78,21 +78,21 @@ test("a machine whose node is lost sleeps when the node comes back, and its next
   const tolerations = [{ key: "virtual-kubelet.io/provider", operator: "Exists" }];
   await world.apply({ ...pod, spec: { ...pod.spec, tolerations } });
   await onlyPod(world, "ready");
-  const soul = mark(lost, vmName);
+  const marked = mark(lost, vmName);
   await lost.kill();
   const taint = await cluster.kubectl(["taint", "node", lost.name, "test.io/lost=yes:NoExecute"]);
   assert.equal(taint.code, 0, taint.stderr);
   await eventually(async () => assert.ok((await world.pod("demo"))?.metadata.deletionTimestamp), {
     timeoutMs,
   });
-  assert.equal(lost.vm(vmName).vm.state, "running", "nobody could ask the node");
+  assert.equal(lost.vm(vmName).vm.state, "running", "the node could not be asked");
   await lost.start();
   await eventually(async () => assert.equal(await world.pod("demo"), undefined), { timeoutMs });
   assert.equal(lost.host.vms.size, 0);
   assert.ok(await world.tagged(vmName, "hibernate"));
   await world.apply(machinePod("demo", other.name, runMachine(vmName)));
   await onlyPod(world, "ready");
-  assert.equal(soulOf(other, vmName), soul);
+  assert.equal(readMark(other, vmName), marked);
 });
 
 test("a replica that sleeps stays asleep while its controllers go round: no other pod is made", async () => {

@@ -17,9 +17,9 @@ import {
   testSeed,
   type TemporaryDirectory,
 } from "@cocoon/testkit";
-import { AgentSession } from "../../../packages/vm/src/agent/agent-session.ts";
-import { ensureGuestProgram } from "../../../packages/vm/src/guest/guest-program.ts";
-import { BlobStore } from "../../../packages/vm/src/images/blob-store.ts";
+import { AgentSession } from "../../../packages/qemu/src/agent/agent-session.ts";
+import { ensureGuestProgram } from "../../../packages/images/src/guest/guest-program.ts";
+import { BlobStore } from "../../../packages/images/src/blob-store.ts";
 import { cacheDirectory, runIn } from "./boot-guest.ts";
 
 const signal = AbortSignal.timeout(300_000);
@@ -142,7 +142,7 @@ test("megabytes go both ways unharmed, at the reader's pace", async () => {
   await session[Symbol.asyncDispose]();
 });
 
-test("a reader that stops stops its own program and nobody else's", async () => {
+test("a reader that stops stops its own program and no other", async () => {
   await using agent = await startAgent();
   const { session } = await AgentSession.open(agent.channel, { signal });
   await using flood = await session.exec(

@@ -12,10 +12,10 @@ import { buffer } from "node:stream/consumers";
 import type { Abortable } from "@cocoon/core";
 import { eventually, temporaryDirectory, type TemporaryDirectory } from "@cocoon/testkit";
 import type { BootableImage, ExecRequest, ImageStore, SeedFacts } from "@cocoon/vm";
-import { openImageLibrary } from "@cocoon/vm";
-import { AgentSession } from "../../../packages/vm/src/agent/agent-session.ts";
-import { createQcow2 } from "../../../packages/vm/src/qemu/qcow2.ts";
-import { connectIn } from "../../../packages/vm/src/qemu/unix-socket.ts";
+import { openImageLibrary } from "@cocoon/images";
+import { AgentSession } from "../../../packages/qemu/src/agent/agent-session.ts";
+import { createQcow2 } from "../../../packages/qemu/src/disk/qcow2.ts";
+import { connectIn } from "../../../packages/vm/src/host/unix-socket.ts";
 
 /** One cache for all tests on this machine: building images takes longer than the tests. */
 export function cacheDirectory(): string {

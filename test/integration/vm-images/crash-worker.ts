@@ -1,5 +1,5 @@
 /** Pulls the same file again and again until it is killed. */
-import { openImageLibrary } from "@cocoon/vm";
+import { openImageLibrary } from "@cocoon/images";
 
 const [directory = "", file = ""] = process.argv.slice(2);
 const library = openImageLibrary({ directory });

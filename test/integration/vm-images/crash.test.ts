@@ -7,7 +7,7 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { count, killChild, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
-import { openImageLibrary } from "@cocoon/vm";
+import { openImageLibrary } from "@cocoon/images";
 
 const worker = join(import.meta.dirname, "crash-worker.ts");
 

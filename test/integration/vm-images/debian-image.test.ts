@@ -1,9 +1,13 @@
 /** A Debian as others publish it: boot loader, systemd, cloud-init, sshd. What the small demo image cannot show. */
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { before, test } from "node:test";
-import { eventually, fullTierOnly } from "@cocoon/testkit";
-import { debianImageName, type BootableImage } from "@cocoon/vm";
+import { eventually, fullTierOnly, temporaryDirectory } from "@cocoon/testkit";
+import { debianImageName } from "@cocoon/images";
+import { openUserNetwork } from "@cocoon/qemu";
+import type { BootableImage } from "@cocoon/vm";
 import { bootGuest, runIn, testLibrary } from "./boot-guest.ts";
+import { prepareLogin } from "./password-login.ts";
 
 const library = testLibrary();
 const signal = AbortSignal.timeout(1_800_000);
@@ -18,18 +22,31 @@ before(async () => {
 });
 
 test(
-  "systemd and cloud-init take the seed: name, key, environment, network, a grown disk",
+  "systemd and cloud-init take the seed: name, key, password, environment, network, a grown disk",
   { skip },
   async () => {
     assert.equal(image.kernel, undefined, "it boots by its own boot loader");
-    const facts = { login: { sshKeys: ["ssh-ed25519 AAAATEST me"], env: { GREETING: 'say "hi"' } } };
+    await using directory = await temporaryDirectory();
+    const network = await openUserNetwork({ directory: join(directory.path, "net"), firstFreePort: 1024 });
+    const [plan] = await network.prepare(
+      { vmId: "DEBIANTEST", vmName: "debian", cpus: 1, spec: {} },
+      { signal },
+    );
+    const [forward] = plan?.nic.forwards ?? [];
+    assert.ok(plan && forward);
+    const sshKeys = ["ssh-ed25519 AAAATEST me"];
     await using guest = await bootGuest({
       library,
       image,
       signal,
       memoryMiB: 512,
       storageBytes: 3 * 2 ** 30,
-      facts,
+      netdev: plan.netdev,
+      mac: plan.nic.mac,
+      facts: {
+        login: { sshKeys, password: "cocoon", env: { GREETING: 'say "hi"' } },
+        nics: [plan.guest],
+      },
     });
     await using agent = await guest.openAgent();
     const run = async (script: string) =>
@@ -47,11 +64,21 @@ test(
     assert.match(await run("cat /etc/machine-id"), /^[0-9a-f]{32}$/);
     assert.match(await run("cat /root/.ssh/authorized_keys"), /AAAATEST/);
     assert.equal(await run("grep GREETING /etc/environment"), 'GREETING="say \\"hi\\""');
-    assert.match(await run("ip -4 addr show eth0"), /inet 10\.0\.2\.15\/24/);
-    assert.match(await run("ip route"), /default via 10\.0\.2\.2/);
+    const { address } = plan.guest;
+    assert.ok(address);
+    assert.ok((await run("ip -4 addr show eth0")).includes(`inet ${address.ip}/${address.prefix}`));
+    assert.ok((await run("ip route")).includes(`default via ${address.gateway}`));
     assert.equal(await run("systemctl is-active ssh cocoon-agent"), "active\nactive");
     const kilobytes = Number(/(\d+)\s+\d+\s+\d+\s+\d+% \/$/m.exec(await run("df -k /"))?.[1]);
     assert.ok(kilobytes > 2.7 * 2 ** 20, `the root file system has ${kilobytes} KiB`);
+    const logIn = await prepareLogin(directory.path, forward);
+    await eventually(async () => assert.equal((await logIn("cocoon")).stdout, "guest-one\n"), {
+      timeoutMs: 300_000,
+      intervalMs: 2_000,
+      signal,
+    });
+    const refused = await logIn("wrong");
+    assert.match(refused.stderr, /Permission denied/);
     await agent.request({ t: "shutdown", mode: "poweroff" }, { signal });
     await guest.exited;
   },

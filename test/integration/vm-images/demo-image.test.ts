@@ -3,8 +3,11 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { before, test } from "node:test";
 import { eventually, runCommand, temporaryDirectory } from "@cocoon/testkit";
-import { demoImageName, openUserNetwork, type BootableImage } from "@cocoon/vm";
+import { demoImageName } from "@cocoon/images";
+import { openUserNetwork } from "@cocoon/qemu";
+import type { BootableImage } from "@cocoon/vm";
 import { bootGuest, runIn, testLibrary, testMac } from "./boot-guest.ts";
+import { prepareLogin } from "./password-login.ts";
 
 const library = testLibrary();
 const signal = AbortSignal.timeout(600_000);
@@ -44,12 +47,36 @@ test("the console is a shell", async () => {
   await eventually(async () => assert.match(await guest.console(), /guest-one:~#/), { timeoutMs: 120_000 });
   await guest.type("echo sum=$((40 + 2))\n");
   await eventually(async () => assert.match(await guest.console(), /sum=42/), { timeoutMs: 30_000 });
+  await guest.type("\u001b[A\n"); // the command before
+  await eventually(async () => assert.match(await guest.console(), /sum=42[^]*sum=42/), {
+    timeoutMs: 30_000,
+  });
+  await guest.type("cat /etc/os-rel\t\n");
+  await eventually(async () => assert.match(await guest.console(), /ID=cocoon-demo/), { timeoutMs: 30_000 });
+  await using agent = await guest.openAgent();
+  const { stdout } = await runIn(agent, { argv: ["cat", "/root/.bash_history"] }, signal);
+  assert.match(stdout, /^echo sum=.*\necho sum=.*\ncat \/etc\/os-release/m, "the history is on disk");
 });
 
-test("SSH lets the given key in, and nobody else", async (t) => {
+test("wget takes a time limit and does not crash", async () => {
+  await using guest = await bootGuest({ library, image, signal });
+  await using agent = await guest.openAgent();
+  const run = (script: string) => runIn(agent, { argv: ["sh", "-c", script] }, signal);
+  await run("mkdir /tmp/www && echo served > /tmp/www/file; nc -ll -p 81 -e sleep 60 >/dev/null 2>&1 &");
+  for (const words of ["-T 30 -qO -", "-qT30 -O -", "-qO - --timeout=30", "-q -O -"]) {
+    const script = `httpd -p 127.0.0.1:80 -h /tmp/www 2>/dev/null; wget ${words} http://127.0.0.1/file`;
+    const { stdout, code } = await run(script);
+    assert.deepEqual([stdout, code], ["served\n", 0], words);
+  }
+  const silent = await run("wget -T 2 -O - http://127.0.0.1:81/ 2>&1");
+  assert.equal(silent.code, 1);
+  assert.match(silent.stdout, /download timed out/);
+});
+
+test("SSH accepts the given key and no other", async (t) => {
   await using directory = await temporaryDirectory();
   const network = await openUserNetwork({ directory: join(directory.path, "net"), firstFreePort: 1024 });
-  const [plan] = await network.prepare({ vmId: "SSHTEST", vmName: "ssh", cpus: 1, wish: {} }, t);
+  const [plan] = await network.prepare({ vmId: "SSHTEST", vmName: "ssh", cpus: 1, spec: {} }, t);
   assert.ok(plan);
   const key = await newKey(directory.path, "known");
   const stranger = await newKey(directory.path, "stranger");
@@ -82,6 +109,28 @@ test("SSH lets the given key in, and nobody else", async (t) => {
   const refused = await ssh(stranger.path, "hostname");
   assert.notEqual(refused.code, 0);
   assert.match(refused.stderr, /Permission denied \(publickey\)/, "passwords are not even offered");
+});
+
+test("SSH takes the password that the machine was given, and no other", async (t) => {
+  await using directory = await temporaryDirectory();
+  const network = await openUserNetwork({ directory: join(directory.path, "net"), firstFreePort: 1024 });
+  const [plan] = await network.prepare({ vmId: "PASSTEST", vmName: "pass", cpus: 1, spec: {} }, t);
+  assert.ok(plan);
+  const options = { library, image, signal, netdev: plan.netdev, mac: plan.nic.mac };
+  await using _guest = await bootGuest({
+    ...options,
+    facts: { login: { password: "cocoon" }, nics: [plan.guest] },
+  });
+  const [forward] = plan.nic.forwards;
+  assert.ok(forward);
+  const logIn = await prepareLogin(directory.path, forward);
+  await eventually(async () => assert.equal((await logIn("cocoon")).stdout, "guest-one\n"), {
+    timeoutMs: 120_000,
+    intervalMs: 500,
+  });
+  const refused = await logIn("wrong");
+  assert.notEqual(refused.code, 0);
+  assert.match(refused.stderr, /Permission denied \(publickey,password\)/);
 });
 
 async function newKey(directory: string, name: string): Promise<{ path: string; public: string }> {

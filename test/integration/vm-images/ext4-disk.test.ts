@@ -6,14 +6,14 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { Fault } from "@cocoon/core";
 import { runCommand, temporaryDirectory } from "@cocoon/testkit";
-import { writeExt4Disk } from "../../../packages/vm/src/images/ext4-disk.ts";
+import { writeExt4Disk } from "../../../packages/images/src/ext4-disk.ts";
 import {
   attributes,
   emptyDirectory,
   ensureDirectory,
   type DirectoryNode,
   type TreeNode,
-} from "../../../packages/vm/src/images/file-tree.ts";
+} from "../../../packages/images/src/file-tree.ts";
 
 const uuid = "c0c00000-0000-4000-8000-0000000000ff";
 

@@ -1,9 +1,10 @@
-/** A running guest becomes somebody else when its agent is told so, and stays itself otherwise. */
+/** A running guest takes another identity when its agent gets one, and keeps its own otherwise. */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { before, test } from "node:test";
 import { eventually, runCommand } from "@cocoon/testkit";
-import { demoImageName, type BootableImage } from "@cocoon/vm";
+import { demoImageName } from "@cocoon/images";
+import type { BootableImage } from "@cocoon/vm";
 import { bootGuest, runIn, testLibrary } from "./boot-guest.ts";
 
 const library = testLibrary();

@@ -3,14 +3,14 @@ import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
 import { gzipSync, zstdCompressSync } from "node:zlib";
 import { Fault } from "@cocoon/core";
-import type { ImageSource, SourceBlob, SourceImage } from "@cocoon/vm";
-import { tarOf, type TestEntry } from "../../../packages/vm/src/images/testing/tar-writer.ts";
+import type { ImageSource, SourceBlob, SourceImage } from "@cocoon/images";
+import { writeTestTar, type TestEntry } from "@cocoon/oci/testing";
 
 export function sha256(bytes: Buffer): string {
   return `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
 }
 
-export function blobOf(content: Buffer, mediaType = "application/vnd.oci.image.layer.v1.tar"): SourceBlob {
+export function readBlob(content: Buffer, mediaType = "application/vnd.oci.image.layer.v1.tar"): SourceBlob {
   return {
     digest: sha256(content),
     sizeBytes: content.length,
@@ -32,7 +32,7 @@ function packed(archive: Buffer, index: number): Buffer {
 
 /** Layers come packed, each in another way. */
 export function containerImage({ layers, config = {}, architecture = "amd64" }: TestImage): SourceImage {
-  const blobs = layers.map((entries, index) => blobOf(packed(tarOf(entries), index)));
+  const blobs = layers.map((entries, index) => readBlob(packed(writeTestTar(entries), index)));
   const full = { architecture, os: "linux", config };
   return {
     kind: "container",

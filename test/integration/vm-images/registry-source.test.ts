@@ -4,11 +4,11 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Fault } from "@cocoon/core";
-import { digestOf, openRegistry, type Registry } from "@cocoon/oci";
-import { startMemoryRegistry } from "@cocoon/oci/testing";
+import { computeDigest, openRegistry, type Registry } from "@cocoon/oci";
+import { startFakeRegistry } from "@cocoon/oci/testing";
 import { temporaryDirectory } from "@cocoon/testkit";
-import { openImageLibrary, RegistrySource } from "@cocoon/vm";
-import { tarOf } from "../../../packages/vm/src/images/testing/tar-writer.ts";
+import { openImageLibrary, RegistrySource } from "@cocoon/images";
+import { writeTestTar } from "@cocoon/oci/testing";
 
 const signal = AbortSignal.timeout(120_000);
 const options = { signal };
@@ -19,7 +19,7 @@ async function put(
   repository: string,
   content: Buffer,
 ): Promise<{ digest: string; size: number }> {
-  const digest = digestOf(content);
+  const digest = computeDigest(content);
   const one = async function* one(): AsyncGenerator<Uint8Array> {
     yield content;
   };
@@ -60,11 +60,11 @@ const containerConfig = (architecture = "amd64") => ({
 });
 const layer = (text: string) => ({
   mediaType: "application/vnd.oci.image.layer.v1.tar",
-  bytes: tarOf([{ path: "app", content: text, mode: 0o755 }]),
+  bytes: writeTestTar([{ path: "app", content: text, mode: 0o755 }]),
 });
 
 test("a container image is found by every form of its name, and by index for this platform", async () => {
-  await using server = await startMemoryRegistry();
+  await using server = await startFakeRegistry();
   await using directory = await temporaryDirectory();
   await using registry = openRegistry({ address: `${server.url}/team` });
   await using source = new RegistrySource({ registry });
@@ -117,7 +117,7 @@ test("references without a registry mean what other tools mean by them", () => {
 });
 
 test("a cloud-image artifact becomes a disk; a snapshot is refused by name", async () => {
-  await using server = await startMemoryRegistry();
+  await using server = await startFakeRegistry();
   await using directory = await temporaryDirectory();
   await using registry = openRegistry({ address: server.url });
   await using source = new RegistrySource({ registry });
@@ -154,7 +154,7 @@ test("an OCI layout in a directory is taken by its path", async () => {
   const layout = join(directory.path, "layout");
   const write = async (content: Buffer | object) => {
     const bytes = Buffer.isBuffer(content) ? content : Buffer.from(JSON.stringify(content));
-    const digest = digestOf(bytes);
+    const digest = computeDigest(bytes);
     await mkdir(join(layout, "blobs", "sha256"), { recursive: true });
     await writeFile(join(layout, "blobs", "sha256", digest.slice("sha256:".length)), bytes);
     return { digest, size: bytes.length };

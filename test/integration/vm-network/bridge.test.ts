@@ -5,7 +5,9 @@ import { join } from "node:path";
 import { before, test } from "node:test";
 import { Fault } from "@cocoon/core";
 import { eventually, runCommand, temporaryDirectory } from "@cocoon/testkit";
-import { demoImageName, openBridgeNetwork, type BootableImage, type NicPlan } from "@cocoon/vm";
+import { demoImageName } from "@cocoon/images";
+import { openBridgeNetwork } from "@cocoon/qemu";
+import type { BootableImage, NicPlan } from "@cocoon/vm";
 import { bootGuest, runIn, testLibrary, type TestGuest } from "../vm-images/boot-guest.ts";
 import { openTestNetwork, type TestNetwork } from "./namespaces.ts";
 
@@ -44,16 +46,16 @@ test("guests get addresses, reach the world through the host, and not each other
     vmId,
     vmName: `vm_${vmId}`,
     cpus: 1,
-    wish: { isolated },
+    spec: { isolated },
   });
   const [one] = await network.prepare(request("AAAAAAAAAA"), options);
   const [two] = await network.prepare(request("BBBBBBBBBB"), options);
   const [alone] = await network.prepare(request("CCCCCCCCCC", true), options);
-  assert.equal(await network.address("AAAAAAAAAA", options), undefined, "nobody has asked for it yet");
+  assert.equal(await network.address("AAAAAAAAAA", options), undefined, "no lease was requested yet");
   await using first = await boot(wire, one);
   await using second = await boot(wire, two);
   await using third = await boot(wire, alone);
-  const addressOf = (vmId: string) =>
+  const findAddress = (vmId: string) =>
     eventually(
       async () => (await network.address(vmId, options))?.ip ?? assert.fail(`${vmId} has no lease`),
       {
@@ -61,9 +63,9 @@ test("guests get addresses, reach the world through the host, and not each other
       },
     );
   const [ipOne, ipTwo, ipAlone] = [
-    await addressOf("AAAAAAAAAA"),
-    await addressOf("BBBBBBBBBB"),
-    await addressOf("CCCCCCCCCC"),
+    await findAddress("AAAAAAAAAA"),
+    await findAddress("BBBBBBBBBB"),
+    await findAddress("CCCCCCCCCC"),
   ];
   assert.equal(new Set([ipOne, ipTwo, ipAlone]).size, 3);
   for (const [guest, ip] of [
@@ -85,7 +87,7 @@ test("guests get addresses, reach the world through the host, and not each other
   // Not to each other, in neither direction.
   assert.match(await guestRun(first, reach(ipTwo, 22)), /no$/);
   assert.match(await guestRun(second, reach(ipOne, 22)), /no$/);
-  // The isolated one reaches nobody, and is still reached.
+  // The isolated one reaches no machine, and is still reached.
   assert.match(await guestRun(third, reach(wire.outsideIp, 7777)), /no$/);
   assert.match(
     await guestRun(third, "ping -c 1 -W 2 10.88.0.1 >/dev/null && echo reached || echo no"),
@@ -109,7 +111,7 @@ test("a guest that wakes with its source's MAC gets its own by the agent, and a 
   await using wire = await openTestNetwork();
   await using directory = await temporaryDirectory();
   const network = await openBridgeNetwork({ directory: directory.path, netns: wire.netns }, options);
-  const [plan] = await network.prepare({ vmId: "CLONE11111", vmName: "clone", cpus: 1, wish: {} }, options);
+  const [plan] = await network.prepare({ vmId: "CLONE11111", vmName: "clone", cpus: 1, spec: {} }, options);
   assert.ok(plan?.refreshMac);
   await using guest = await boot(wire, plan, "02:00:00:00:00:99");
   await using agent = await guest.openAgent();
@@ -143,7 +145,7 @@ test("what is made is found again, what is released is gone, and removing leaves
   await using directory = await temporaryDirectory();
   const leasesPath = join(directory.path, "leases.json");
   const settings = { directory: join(directory.path, "book"), netns: wire.netns, leasesPath };
-  const request = (vmId: string, nics = 1) => ({ vmId, vmName: vmId, cpus: 1, wish: { nics } });
+  const request = (vmId: string, nics = 1) => ({ vmId, vmName: vmId, cpus: 1, spec: { nics } });
   const taps = async () =>
     [...(await wire.inside("ip", "-o", "link")).stdout.matchAll(/ (bt[^:@]+):/g)]
       .map((match) => match[1] ?? "")
@@ -161,7 +163,7 @@ test("what is made is found again, what is released is gone, and removing leaves
     (error) => error instanceof Fault && error.code === "notSupported",
   );
 
-  // A tap that a crash left behind belongs to nobody.
+  // A tap that a crash left behind has no owner.
   await wire.inside("ip", "tuntap", "add", "dev", "btLOST0000-0", "mode", "tap");
   await wire.inside("ip", "link", "set", "btLOST0000-0", "master", "cni0");
   await again.reconcile(new Set(["VMTWO11111"]), options);
@@ -184,7 +186,7 @@ test("an address is used again although its former lease still runs", async () =
     { directory: directory.path, netns: wire.netns, subnet: "10.99.0.0/30" }, // one address beside the gateway
     options,
   );
-  const request = (vmId: string) => ({ vmId, vmName: vmId, cpus: 1, wish: {} });
+  const request = (vmId: string) => ({ vmId, vmName: vmId, cpus: 1, spec: {} });
   for (const vmId of ["FIRST11111", "SECOND1111"]) {
     const [plan] = await network.prepare(request(vmId), options);
     await using guest = await boot(wire, plan);

@@ -6,7 +6,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { count, killChild, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
-import { openUserNetwork } from "@cocoon/vm";
+import { openUserNetwork } from "@cocoon/qemu";
 
 const worker = join(import.meta.dirname, "crash-worker.ts");
 
@@ -42,7 +42,7 @@ test("every VM has one address and every address one VM, whenever the writers di
     const [owner] = owners;
     if (owner !== undefined) {
       const before = await network.address(owner, t);
-      await network.prepare({ vmId: owner, vmName: owner, cpus: 1, wish: {} }, t);
+      await network.prepare({ vmId: owner, vmName: owner, cpus: 1, spec: {} }, t);
       assert.deepEqual(await network.address(owner, t), before, "who has one keeps it");
     }
   }

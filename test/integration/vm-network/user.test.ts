@@ -4,7 +4,9 @@ import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
 import { before, test } from "node:test";
 import { eventually, temporaryDirectory } from "@cocoon/testkit";
-import { demoImageName, openUserNetwork, type BootableImage } from "@cocoon/vm";
+import { demoImageName } from "@cocoon/images";
+import { openUserNetwork } from "@cocoon/qemu";
+import type { BootableImage } from "@cocoon/vm";
 import { bootGuest, testLibrary } from "../vm-images/boot-guest.ts";
 
 const library = testLibrary();
@@ -33,7 +35,7 @@ test("two guests answer at their own addresses, and only the open one reaches th
       vmId,
       vmName: vmId,
       cpus: 1,
-      wish: { isolated, ports: [{ protocol: "tcp", guestPort: 80 } as const] },
+      spec: { isolated, ports: [{ protocol: "tcp", guestPort: 80 } as const] },
     });
     const boot = async (vmId: string, isolated: boolean) => {
       const [plan] = await network.prepare(request(vmId, isolated), options);

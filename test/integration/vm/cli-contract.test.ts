@@ -1,13 +1,14 @@
 /** The contract suite over the driver of an external `cocoon`, which is our own command with real guests behind it. */
-import { symlink } from "node:fs/promises";
+import { chmod, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { temporaryDirectory, tier } from "@cocoon/testkit";
-import { demoImageName, openCliRuntime, openImageLibrary } from "@cocoon/vm";
+import { demoImageName, openImageLibrary } from "@cocoon/images";
+import { openCliRuntime } from "@cocoon/vm";
 import { vmRuntimeContract } from "@cocoon/vm/testing";
 import { imageDirectory, killVm, leftoversIn } from "./qemu-harness.ts";
 
 const mebibyte = 1024 * 1024;
-const main = join(import.meta.dirname, "..", "..", "..", "packages", "vm", "src", "main.ts");
+const main = join(import.meta.dirname, "..", "..", "..", "packages", "cocoon", "src", "main.ts");
 
 // Each call starts a process beside the emulated guests: minutes, so the full tier only, and the run says so.
 const suite: typeof vmRuntimeContract = tier() === "full" ? vmRuntimeContract : sayLater;
@@ -18,6 +19,8 @@ function sayLater(name: string): void {
 
 suite("cocoon command", async ({ signal }) => {
   const directory = await temporaryDirectory();
+  // As root each QEMU runs as a user of its own, who must pass through; otherwise the command warns on stderr.
+  await chmod(directory.path, 0o711);
   await openImageLibrary({ directory: imageDirectory() }).pull(demoImageName, { signal });
   await symlink(imageDirectory(), join(directory.path, "images"));
   const open = () =>

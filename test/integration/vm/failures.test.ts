@@ -124,6 +124,37 @@ describe("failures of a QEMU host", () => {
     await runtime.snapshots.remove(saved.snapshot.id, { signal });
   });
 
+  it("saves a machine again after a save died between adding a disk layer and its intent", async () => {
+    await using vm = await clone("layer-left");
+    const record = JSON.parse(await readFile(join(vm.directory, "vm.json"), "utf8")) as {
+      files: string;
+      disks: { layers: { file: string }[] }[];
+    };
+    const top = record.disks[0]?.layers.at(-1)?.file ?? "";
+    const number = Number(/-(\d+)\./.exec(top)?.[1]) + 1;
+    const left = `root-${number}.qcow2`;
+    const files = join(vm.directory, record.files);
+    execFileSync("qemu-img", ["create", "-q", "-f", "qcow2", "-b", top, "-F", "qcow2", join(files, left)]);
+    const said = await qmp(vm.directory, {
+      execute: "blockdev-add",
+      arguments: {
+        driver: "qcow2",
+        "node-name": `disk0-layer${number}`,
+        backing: null,
+        file: {
+          driver: "file",
+          filename: `${record.files}/${left}`,
+          "node-name": `disk0-file${number}`,
+        },
+      },
+    });
+    assert.doesNotMatch(said, /"error"/);
+    await using runtime = await harness.reopen();
+    const { snapshot } = await runtime.snapshots.save(vm.id, { name: "layer-left", signal });
+    await runtime.snapshots.remove(snapshot.id, { signal });
+    assert.equal((await runtime.inspect(vm.id, { signal })).state, "running");
+  });
+
   it("removes a VM that was only half made, process and all", async () => {
     const vm = await clone("half-made");
     const path = join(vm.directory, "vm.json");
@@ -167,7 +198,7 @@ describe("failures of a QEMU host", () => {
     await using runtime = await harness.reopen();
     const shown = await runtime.inspect("damaged", { signal });
     assert.equal(shown.state, "error");
-    assert.match(shown.trouble ?? "", /damaged.*vm\.json\.previous/);
+    assert.match(shown.problem ?? "", /damaged.*vm\.json\.previous/);
     assert.equal((await runtime.inspect(healthy.id, { signal })).state, "running");
     assert.ok((await stat(join(vm.directory, "vm.json.previous"))).size > 0);
     await assert.rejects(runtime.start(vm.id, { signal }), /damaged/);

@@ -4,15 +4,9 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import type { Abortable } from "@cocoon/core";
 import { temporaryDirectory } from "@cocoon/testkit";
-import {
-  demoImageName,
-  openImageLibrary,
-  openQemuRuntime,
-  openUserNetwork,
-  type QemuOptions,
-  type Vm,
-  type VmRuntime,
-} from "@cocoon/vm";
+import { demoImageName, openImageLibrary } from "@cocoon/images";
+import { openQemuRuntime, openUserNetwork, type QemuOptions } from "@cocoon/qemu";
+import type { Vm, VmRuntime } from "@cocoon/vm";
 import type { RuntimeHarness } from "@cocoon/vm/testing";
 
 const mebibyte = 1024 * 1024;
@@ -21,7 +15,8 @@ export function imageDirectory(): string {
   return join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "cocoon", "test-images");
 }
 
-export type QemuHarnessOptions = Abortable & Pick<QemuOptions, "readPages" | "runAs" | "cgroupParent">;
+export type QemuHarnessOptions = Abortable &
+  Pick<QemuOptions, "readPages" | "runAs" | "lazy" | "cgroupParent" | "bootSilenceMs" | "allowHostLoopback">;
 
 /** A runtime over a store that others may use as well. */
 export async function openQemuRuntimeIn(root: string, options: QemuHarnessOptions): Promise<VmRuntime> {

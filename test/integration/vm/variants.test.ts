@@ -5,8 +5,8 @@ import { chown, cp, mkdir, readFile, readdir, rmdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { fullTierOnly, temporaryDirectory } from "@cocoon/testkit";
-import { demoImageName, openImageLibrary } from "@cocoon/vm";
+import { fullTierOnly, requireRoot, temporaryDirectory } from "@cocoon/testkit";
+import { demoImageName, openImageLibrary } from "@cocoon/images";
 import { imageDirectory, leftoversIn, openQemuHarness, openQemuRuntimeIn } from "./qemu-harness.ts";
 
 const run = promisify(execFile);
@@ -98,7 +98,7 @@ test(
   },
 );
 
-/** A copy of the images that belongs to somebody else. */
+/** A copy of the images that belongs to another user. */
 async function imagesFor(directory: string, uid: number): Promise<string> {
   await openImageLibrary({ directory: imageDirectory() }).pull(demoImageName, { signal });
   const target = join(directory, "images");
@@ -158,20 +158,23 @@ test(
       imageDirectory(),
       disk,
     ];
-    const { stdout } = await run("unshare", args, { timeout: 300_000 });
+    const { stdout } = await run("unshare", args, { timeout: 420_000 });
     const seen = JSON.parse(stdout) as {
       saves: number;
       refused: { code: string; text: string };
       listed: number;
       answered: number;
-      starved: { trouble: string; text: string; code: number };
+      starved: { problem: string; text: string; code: number };
       state: string;
+      restarted: { problem: string; code: number };
     };
     assert.equal(seen.refused.code, "outOfSpace", JSON.stringify(seen.refused));
     assert.equal(seen.listed, seen.saves);
     assert.deepEqual([seen.state, seen.answered], ["running", 0]);
-    assert.match(seen.starved.trouble, /make room and resume/);
+    assert.match(seen.starved.problem, /it resumes once there is room/);
     assert.deepEqual([seen.starved.text, seen.starved.code], ["wrote", 0]);
+    assert.match(seen.restarted.problem, /it resumes once there is room/);
+    assert.equal(seen.restarted.code, 0);
   },
 );
 
@@ -183,7 +186,7 @@ test(
     const { runtime } = harness;
     let vm = await runtime.run({ name: "generation-0", image: harness.image, ...harness.small }, { signal });
     await runtime.waitReady(vm.id, { signal: ready() });
-    const layersOf = async (id: string) =>
+    const countLayers = async (id: string) =>
       (await readdir(join(harness.root, "qemu", "vms", id, "files-1"))).filter((name) =>
         name.startsWith("root-"),
       ).length;
@@ -211,7 +214,7 @@ test(
       vm = next;
       await runtime.waitReady(vm.id, { signal: ready() });
     }
-    assert.ok((await layersOf(vm.id)) <= 11, `${await layersOf(vm.id)} layers`);
+    assert.ok((await countLayers(vm.id)) <= 11, `${await countLayers(vm.id)} layers`);
     await runtime.stop(vm.id, { force: true, signal });
     await runtime.start(vm.id, { signal });
     await runtime.waitReady(vm.id, { signal: ready() });
@@ -225,13 +228,15 @@ test(
 test(
   "as root, QEMU runs as another user and in a cgroup, and a clone's disk may grow",
   { timeout: 600_000 },
-  async (t) => {
-    if (process.getuid?.() !== 0) return t.skip("needs root to run QEMU as somebody else");
-    const nobody = 65_534;
+  async () => {
+    requireRoot("run QEMU as another user");
+    const firstUid = 2_000_100_000;
+    const readUid = async (pid: number | undefined) =>
+      Number(/^Uid:\s+(\d+)\s/m.exec(await readFile(`/proc/${pid}/status`, "latin1"))?.[1]);
     const cgroupParent = `cocoon-test-${process.pid}`;
     await using harness = await openQemuHarness({
       signal,
-      runAs: { uid: nobody, gid: nobody },
+      runAs: { uid: firstUid, gid: firstUid, count: 1000 },
       cgroupParent,
     });
     const { runtime } = harness;
@@ -239,7 +244,7 @@ test(
     const vm = await runtime.run(spec, { signal });
     await runtime.waitReady(vm.id, { signal: ready() });
     const status = await readFile(`/proc/${vm.pid}/status`, "latin1");
-    assert.match(status, /^Uid:\s+65534\s/m);
+    assert.equal(await readUid(vm.pid), firstUid);
     assert.match(status, /^NoNewPrivs:\s+1$/m);
     assert.match(status, /^Seccomp:\s+2$/m);
     assert.match(
@@ -252,6 +257,7 @@ test(
     await runtime.waitReady(clone.id, { signal: ready() });
     await using program = await runtime.exec(clone.id, { argv: ["cat", "/sys/block/vda/size"] }, { signal });
     assert.equal((await program.stdout.toArray()).join("").trim(), String((1024 * 1024 * 1024) / 512));
+    assert.equal(await readUid(clone.pid), firstUid + 1, "each machine has a user of its own");
     const saved = await runtime.snapshots.save(clone.id, { signal });
     for (const each of [vm, clone]) await runtime.remove(each.id, { force: true, signal });
     for (const { id } of [snapshot, saved.snapshot]) await runtime.snapshots.remove(id, { signal });

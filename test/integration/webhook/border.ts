@@ -34,7 +34,7 @@ export interface Border extends AsyncDisposable {
   send(path: string, body: string | Buffer, headers?: Readonly<Record<string, string>>): Promise<Answer>;
   /** A review with these fields in its request; its response. */
   ask(path: string, fields: object): Promise<Response>;
-  /** How often a judgement was counted. */
+  /** How often a result was counted. */
   counted(handler: string, result: string, reason: string): Promise<number>;
 }
 

@@ -32,14 +32,14 @@ const machine = (name: string, metadata: object = {}, spec: object = {}) => ({
   object: { metadata: { name, namespace: ns, ...metadata }, spec: { tolerations, containers, ...spec } },
 });
 
-function patchOf({ patch }: Response): { op: string; path: string; value: unknown }[] {
+function readPatch({ patch }: Response): { op: string; path: string; value: unknown }[] {
   return patch === undefined
     ? []
-    : (JSON.parse(Buffer.from(patch, "base64").toString()) as ReturnType<typeof patchOf>);
+    : (JSON.parse(Buffer.from(patch, "base64").toString()) as ReturnType<typeof readPatch>);
 }
 
 function valueAt(response: Response, path: string): unknown {
-  return patchOf(response).find((operation) => operation.path === path)?.value;
+  return readPatch(response).find((operation) => operation.path === path)?.value;
 }
 
 const namePath = "/metadata/annotations/vm.cocoonstack.io~1name";
@@ -84,7 +84,7 @@ describe("/mutate in mode sticky", () => {
         result: "allow",
         reason: "",
         check: (response) => {
-          const [first, second] = patchOf(response);
+          const [first, second] = readPatch(response);
           assert.deepEqual(first, { op: "add", path: "/metadata/annotations", value: {} });
           assert.deepEqual(second, { op: "add", path: namePath, value: `vk-${ns}-box` });
         },
@@ -96,7 +96,7 @@ describe("/mutate in mode sticky", () => {
         result: "allow",
         reason: "",
         check: (response) => {
-          assert.ok(!patchOf(response).some(({ path }) => path === "/metadata/annotations"));
+          assert.ok(!readPatch(response).some(({ path }) => path === "/metadata/annotations"));
           assert.equal(valueAt(response, namePath), `vk-${ns}-kept`);
         },
       },
@@ -152,7 +152,7 @@ describe("/mutate in mode sticky", () => {
         message: /needs a name/,
       },
       {
-        name: "a set that does not exist owns nothing",
+        name: "a set that is not visible yet: the creator tries again",
         fields: machine("set-0", {
           ownerReferences: [
             { apiVersion: "cocoonset.cocoonstack.io/v1", kind: "CocoonSet", name: "set", uid: "u" },
@@ -161,7 +161,38 @@ describe("/mutate in mode sticky", () => {
         allowed: false,
         result: "deny",
         reason: "",
-        message: /does not exist/,
+        message: /does not exist yet/,
+        check: (response) =>
+          assert.deepEqual([response.status?.code, response.status?.reason], [409, "Conflict"]),
+      },
+      {
+        name: "a pod of an operator of the older API",
+        fields: machine("old-0", {
+          annotations: { "cocoon.cis/vm-name": `vk-${ns}-old-0` },
+          ownerReferences: [{ apiVersion: "cocoon.cis/v1alpha1", kind: "CocoonSet", name: "old", uid: "u" }],
+        }),
+        allowed: true,
+        result: "allow",
+        reason: "",
+      },
+      {
+        name: "an owner of the older API does not give another namespace's name",
+        fields: machine("old-0", {
+          annotations: { "cocoon.cis/vm-name": "vk-elsewhere-old-0" },
+          ownerReferences: [{ apiVersion: "cocoon.cis/v1alpha1", kind: "CocoonSet", name: "old", uid: "u" }],
+        }),
+        allowed: false,
+        result: "deny",
+        reason: "",
+        message: /is not a machine of CocoonSet/,
+      },
+      {
+        name: "annotations that are null",
+        fields: machine("nulls", { annotations: null, labels: null, ownerReferences: null }),
+        allowed: true,
+        result: "allow",
+        reason: "",
+        check: (response) => assert.equal(valueAt(response, namePath), `vk-${ns}-nulls`),
       },
       {
         name: "the toleration cannot be added later",

@@ -1,4 +1,4 @@
-/** Reviews that nobody would send: never a crash, never a hang, never a 500, never a verdict without its uid. */
+/** Reviews that no API server sends: never a crash, never a hang, never a 500, never a verdict without its uid. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { count, seededRandom, testSeed } from "@cocoon/testkit";

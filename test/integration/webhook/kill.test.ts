@@ -4,7 +4,7 @@ import { after, before, test } from "node:test";
 import { configMaps } from "@cocoon/kube";
 import { count, eventually, ownControlPlane } from "@cocoon/testkit";
 import { startTestNodes } from "./nodes.ts";
-import { apply, deploymentOf, machinePod, podsOf, type SeenPod } from "./objects.ts";
+import { apply, buildDeployment, machinePod, listPods, type SeenPod } from "./objects.ts";
 import { buildWorld, type WebhookWorld } from "./world.ts";
 
 let world: WebhookWorld;
@@ -38,19 +38,19 @@ test("kill -9 of a replica during a burst", { timeout: 900_000 }, async (t) => {
   await apply(
     world.cluster,
     ...Array.from({ length: owners }, (_, index) =>
-      deploymentOf(ns, { name: `burst-${"abcd"[index]}`, replicas: total / owners }),
+      buildDeployment(ns, { name: `burst-${"abcd"[index]}`, replicas: total / owners }),
     ),
   );
   await eventually(async () => {
-    const { length } = await podsOf(world.client, ns);
+    const { length } = await listPods(world.client, ns);
     assert.ok(length >= total / 4, `${length} pods`);
   }, patient);
   await first.kill("SIGKILL");
   world.retire(first);
-  const killedAt = (await podsOf(world.client, ns)).length;
+  const killedAt = (await listPods(world.client, ns)).length;
   await world.addReplica("three", times);
   const all = await eventually(async () => {
-    const found = await podsOf(world.client, ns);
+    const found = await listPods(world.client, ns);
     assertUnique(found);
     assert.equal(found.length, total);
     return found;
@@ -76,7 +76,7 @@ test("kill -9 of a replica during a burst", { timeout: 900_000 }, async (t) => {
     `--replicas=${Math.max(...slots) + 1}`,
   ]);
   await eventually(async () => {
-    const now = (await podsOf(world.client, ns)).filter(({ vmName }) => vmName.includes(`-${owner}-`));
+    const now = (await listPods(world.client, ns)).filter(({ vmName }) => vmName.includes(`-${owner}-`));
     assert.deepEqual(
       now.map(({ slot }) => slot).toSorted((left, right) => left - right),
       Array.from({ length: Math.max(...slots) + 1 }, (_, slot) => slot),
@@ -135,7 +135,7 @@ test("an older store is taken over once, and a lost one is made anew from the po
   assert.equal(imported?.node, "node-b");
   assert.equal(imported.key, `${ns}._pod.old`);
   await apply(world.cluster, machinePod(ns, "old"));
-  const [pod] = await podsOf(world.client, ns);
+  const [pod] = await listPods(world.client, ns);
   assert.equal(pod?.node, "node-b", "the machine is where it was");
 
   await eventually(async () => assert.equal((await mine())[0]?.podUid, pod.uid), patient);

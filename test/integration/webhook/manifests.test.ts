@@ -83,6 +83,7 @@ for (const overlay of ["built-in-certificates", "cert-manager"])
         "cocoonsets.validate.cocoonstack.io",
         "pods.mutate.cocoonstack.io",
         "scales.validate.cocoonstack.io",
+        "workloads.mutate.cocoonstack.io",
         "workloads.validate.cocoonstack.io",
       ]);
       for (const { name, failurePolicy, timeoutSeconds, rules, matchConditions } of webhooks) {
@@ -103,9 +104,9 @@ test("certificates come from cert-manager, or from the webhook itself", async ()
       metadata.annotations?.["cert-manager.io/inject-ca-from"],
       "cocoon-system/cocoon-webhook-tls",
     );
-  const containerOf = (manifests: readonly Manifest[]) =>
+  const findContainer = (manifests: readonly Manifest[]) =>
     manifests.find(({ kind }) => kind === "Deployment")?.spec?.template?.spec.containers[0];
-  assert.equal(containerOf(withManager)?.volumeMounts?.[0]?.mountPath, "/etc/cocoon/webhook/certs");
-  const own = containerOf(await build("built-in-certificates"));
+  assert.equal(findContainer(withManager)?.volumeMounts?.[0]?.mountPath, "/etc/cocoon/webhook/certs");
+  const own = findContainer(await build("built-in-certificates"));
   assert.equal(own?.env?.find(({ name }) => name === "WEBHOOK_CERTIFICATES")?.value, "built-in");
 });

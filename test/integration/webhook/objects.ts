@@ -26,7 +26,7 @@ export interface DeploymentOptions {
   readonly spec?: object;
 }
 
-export function deploymentOf(namespace: string, { name, replicas, spec }: DeploymentOptions): object {
+export function buildDeployment(namespace: string, { name, replicas, spec }: DeploymentOptions): object {
   return {
     apiVersion: "apps/v1",
     kind: "Deployment",
@@ -39,7 +39,7 @@ export function deploymentOf(namespace: string, { name, replicas, spec }: Deploy
   };
 }
 
-export function statefulSetOf(namespace: string, name: string, replicas: number): object {
+export function buildStatefulSet(namespace: string, name: string, replicas: number): object {
   return {
     apiVersion: "apps/v1",
     kind: "StatefulSet",
@@ -54,7 +54,7 @@ export function statefulSetOf(namespace: string, name: string, replicas: number)
   };
 }
 
-export function jobOf(namespace: string, name: string, parallelism: number): object {
+export function buildJob(namespace: string, name: string, parallelism: number): object {
   return {
     apiVersion: "batch/v1",
     kind: "Job",
@@ -82,7 +82,7 @@ export interface SeenPod {
   readonly terminating: boolean;
 }
 
-export async function podsOf(client: KubeConnection, namespace: string): Promise<SeenPod[]> {
+export async function listPods(client: KubeConnection, namespace: string): Promise<SeenPod[]> {
   const found: SeenPod[] = [];
   for await (const page of client.pages(pods, { namespace, signal }))
     for (const { metadata, spec } of page.items) {

@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { annotation } from "@cocoon/contract";
-import { messageOf, sleep } from "@cocoon/core";
+import { getErrorMessage, sleep } from "@cocoon/core";
 import { pods, secrets, type KubeConnection, type Pod } from "@cocoon/kube";
 import { type OwnControlPlane, eventually, fullTierOnly, ownControlPlane } from "@cocoon/testkit";
 import { startTestNodes } from "./nodes.ts";
-import { machinePod, podsOf } from "./objects.ts";
+import { machinePod, listPods } from "./objects.ts";
 import { buildWorld, type WebhookWorld } from "./world.ts";
 
 let cluster: OwnControlPlane;
@@ -51,7 +51,7 @@ function startTraffic(client: KubeConnection, namespace: string): Traffic {
           traffic.wrong.push(`${name}: ${vmName} on ${pod.spec?.nodeName}`);
         traffic.created.push(name);
       } catch (error) {
-        traffic.failures.push(`${name}: ${messageOf(error)}`);
+        traffic.failures.push(`${name}: ${getErrorMessage(error)}`);
       }
       await sleep(40, { signal: stopping.signal });
     }
@@ -112,7 +112,7 @@ test("restarts and rotation under traffic: zero wrong admissions", { timeout: 90
   t.diagnostic(`${traffic.created.length} pods, ${missed} refused while the API server was away`);
 
   assert.deepEqual(traffic.wrong, []);
-  const found = await podsOf(world.client, ns);
+  const found = await listPods(world.client, ns);
   const names = found.map(({ vmName }) => vmName);
   assert.equal(new Set(names).size, names.length);
   for (const { name, vmName } of found) assert.equal(vmName, `vk-${ns}-${name}`);

@@ -6,7 +6,15 @@ import { configMaps, nodes, pods } from "@cocoon/kube";
 import { eventually, ownControlPlane, seededRandom, testSeed } from "@cocoon/testkit";
 import { openBorder, withMethods, type Border } from "./border.ts";
 import { startTestNodes, type TestNodes } from "./nodes.ts";
-import { apply, deploymentOf, jobOf, machinePod, podsOf, statefulSetOf, type SeenPod } from "./objects.ts";
+import {
+  apply,
+  buildDeployment,
+  buildJob,
+  machinePod,
+  listPods,
+  buildStatefulSet,
+  type SeenPod,
+} from "./objects.ts";
 import { buildWorld, type WebhookWorld } from "./world.ts";
 
 let world: WebhookWorld;
@@ -27,7 +35,7 @@ after(() => stack.disposeAsync());
 /** Exactly that many pods, none of them on its way out. */
 function settled(namespace: string, replicas: number): Promise<SeenPod[]> {
   return eventually(async () => {
-    const found = await podsOf(world.client, namespace);
+    const found = await listPods(world.client, namespace);
     assert.equal(found.length, replicas);
     assert.ok(found.every((pod) => !pod.terminating));
     return found;
@@ -35,7 +43,7 @@ function settled(namespace: string, replicas: number): Promise<SeenPod[]> {
 }
 
 const bySlot = (left: SeenPod, right: SeenPod) => left.slot - right.slot;
-const placeOf = ({ vmName, node }: SeenPod) => ({ vmName, node });
+const readPlace = ({ vmName, node }: SeenPod) => ({ vmName, node });
 const range = (length: number) => Array.from({ length }, (_, slot) => slot);
 
 test("a bare pod gets a machine name, a spec and a node, and the store says so", async () => {
@@ -71,12 +79,12 @@ test("a bare pod gets a machine name, a spec and a node, and the store says so",
   await settled(namespace.name, 0);
   await apply(world.cluster, machinePod(namespace.name, "box"));
   const [again] = await settled(namespace.name, 1);
-  assert.deepEqual(again && placeOf(again), { vmName, node: pod.spec?.nodeName });
+  assert.deepEqual(again && readPlace(again), { vmName, node: pod.spec?.nodeName });
 });
 
 test("50 replicas have 50 names, and deleted ones come back to theirs and to their nodes", async () => {
   await using namespace = await world.cluster.newNamespace();
-  await apply(world.cluster, deploymentOf(namespace.name, { name: "demo", replicas: 50 }));
+  await apply(world.cluster, buildDeployment(namespace.name, { name: "demo", replicas: 50 }));
   const first = await settled(namespace.name, 50);
   assert.deepEqual(
     first.toSorted(bySlot).map(({ slot }) => slot),
@@ -97,16 +105,16 @@ test("50 replicas have 50 names, and deleted ones come back to theirs and to the
     ...doomed.map(({ name }) => name),
   ]);
   await eventually(async () => {
-    const now = await podsOf(world.client, namespace.name);
+    const now = await listPods(world.client, namespace.name);
     assert.ok(doomed.every(({ uid }) => !now.some((pod) => pod.uid === uid)));
   }, patient);
   const second = await settled(namespace.name, 50);
-  assert.deepEqual(second.toSorted(bySlot).map(placeOf), first.toSorted(bySlot).map(placeOf));
+  assert.deepEqual(second.toSorted(bySlot).map(readPlace), first.toSorted(bySlot).map(readPlace));
 });
 
 test("StatefulSet pods are named after themselves, Job pods by slot", async () => {
   await using namespace = await world.cluster.newNamespace();
-  await apply(world.cluster, statefulSetOf(namespace.name, "db", 2), jobOf(namespace.name, "batch", 2));
+  await apply(world.cluster, buildStatefulSet(namespace.name, "db", 2), buildJob(namespace.name, "batch", 2));
   const found = await settled(namespace.name, 4);
   const ns = namespace.name;
   assert.deepEqual(found.map(({ vmName }) => vmName).toSorted(), [
@@ -128,15 +136,13 @@ test("StatefulSet pods are named after themselves, Job pods by slot", async () =
 test("a scale-down is refused; one that is meant takes the highest slots, and scaling up brings them back", async () => {
   await using namespace = await world.cluster.newNamespace();
   const kubectl = (...args: string[]) => world.cluster.kubectl(["-n", namespace.name, ...args]);
-  await apply(world.cluster, deploymentOf(namespace.name, { name: "demo", replicas: 8 }));
+  await apply(world.cluster, buildDeployment(namespace.name, { name: "demo", replicas: 8 }));
   const first = await settled(namespace.name, 8);
   const refused = await kubectl("scale", "deployment/demo", "--replicas=5");
   assert.match(refused.stderr, /scale-down blocked for cocoon Scale .*\/demo \(8 -> 5\)/);
   assert.match(refused.stderr, /CocoonHibernation/);
   const edited = await kubectl("patch", "deployment", "demo", "-p", '{"spec":{"replicas":5}}');
   assert.match(edited.stderr, /scale-down blocked for cocoon Deployment/);
-  const deleted = await kubectl("delete", "deployment", "demo");
-  assert.match(deleted.stderr, /deletion blocked/);
   // Wait until all are equally ready, so that only the cost decides.
   await eventually(async () => {
     const { stdout } = await kubectl("get", "deployment", "demo", "-o", "jsonpath={.status.readyReplicas}");
@@ -159,7 +165,7 @@ test("a scale-down is refused; one that is meant takes the highest slots, and sc
     more.toSorted(bySlot).map(({ slot }) => slot),
     range(10),
   );
-  assert.deepEqual(more.toSorted(bySlot).slice(0, 8).map(placeOf), first.toSorted(bySlot).map(placeOf));
+  assert.deepEqual(more.toSorted(bySlot).slice(0, 8).map(readPlace), first.toSorted(bySlot).map(readPlace));
 
   await kubectl("annotate", "deployment", "demo", `${workloadAnnotation.allowScaleDown}-`);
   await world.cluster.kubectl(["delete", "namespace", namespace.name, "--wait=false"]);
@@ -169,10 +175,27 @@ test("a scale-down is refused; one that is meant takes the highest slots, and sc
   }, patient);
 });
 
-test("a name that somebody else holds is refused, naming the holder", async () => {
+test("a workload can be deleted with its machines; the scale of another one stays guarded", async () => {
+  await using namespace = await world.cluster.newNamespace();
+  const kubectl = (...args: string[]) => world.cluster.kubectl(["-n", namespace.name, ...args]);
+  await apply(
+    world.cluster,
+    buildDeployment(namespace.name, { name: "going", replicas: 2 }),
+    buildDeployment(namespace.name, { name: "staying", replicas: 2 }),
+  );
+  await settled(namespace.name, 4);
+  const deleted = await kubectl("delete", "deployment", "going");
+  assert.equal(deleted.code, 0, deleted.stderr);
+  const left = await settled(namespace.name, 2);
+  assert.ok(left.every(({ vmName }) => vmName.includes("-staying-")));
+  const scaled = await kubectl("scale", "deployment/staying", "--replicas=0");
+  assert.match(scaled.stderr, /scale-down blocked/);
+});
+
+test("a name that another owner holds is refused, naming the holder", async () => {
   await using namespace = await world.cluster.newNamespace();
   const ns = namespace.name;
-  await apply(world.cluster, deploymentOf(ns, { name: "demo", replicas: 1 }));
+  await apply(world.cluster, buildDeployment(ns, { name: "demo", replicas: 1 }));
   await settled(ns, 1);
   const create = (object: object) =>
     world.cluster.kubectl(["create", "-f", "-"], { input: JSON.stringify(object) });
@@ -209,6 +232,26 @@ test("a name that somebody else holds is refused, naming the holder", async () =
   );
 });
 
+test("a rollout with the default strategy gives every replica its machine's name and node back", async () => {
+  await using namespace = await world.cluster.newNamespace();
+  const { name: ns } = namespace;
+  await apply(world.cluster, buildDeployment(ns, { name: "roll", replicas: 2 }));
+  const before = (await settled(ns, 2)).toSorted(bySlot);
+  const image = "example.com/x:2";
+  const set = await world.cluster.kubectl(["-n", ns, "set", "image", "deployment/roll", `agent=${image}`]);
+  assert.equal(set.code, 0, set.stderr);
+  const status = ["-n", ns, "rollout", "status", "deployment/roll", "--timeout=90s"];
+  const rolled = await world.cluster.kubectl(status);
+  assert.equal(rolled.code, 0, rolled.stderr);
+  const after = (await settled(ns, 2)).toSorted(bySlot);
+  assert.deepEqual(after.map(readPlace), before.map(readPlace));
+  const { items } = await world.client.list(pods, { namespace: ns, signal });
+  assert.deepEqual(
+    items.map(({ spec }) => spec?.containers[0]?.image),
+    [image, image],
+  );
+});
+
 test("a dry run reserves nothing", async () => {
   await using namespace = await world.cluster.newNamespace();
   const input = JSON.stringify(machinePod(namespace.name, "idea"));
@@ -236,7 +279,7 @@ test("those who come while a write is under way share the next one, and nothing 
     const metric = await border.metrics.getSingleMetric("cocoon_webhook_in_flight_requests")?.get();
     return metric?.values.reduce((sum, { value }) => sum + value, 0);
   };
-  const before = await requestsOf(border);
+  const before = await readRequests(border);
   const asked = range(length).map((slot) => {
     const pod = machinePod("default", `many-${slot}x`, { nodeSelector: { [nodeLabel.pool]: "many" } });
     return border.ask("/mutate", { kind: { version: "v1", kind: "Pod" }, namespace: "default", object: pod });
@@ -245,7 +288,7 @@ test("those who come while a write is under way share the next one, and nothing 
   allAreThere.resolve();
   const answers = await Promise.all(asked);
   assert.deepEqual(new Set(answers.map(({ allowed }) => allowed)), new Set([true]));
-  const extra = [...(await requestsOf(border))]
+  const extra = [...(await readRequests(border))]
     .map(([key, count]) => ({ key, count: count - (before.get(key) ?? 0) }))
     .filter(({ count }) => count > 0);
   // A new shard, and patches that answer in short form; a look around only when the watch is late.
@@ -260,7 +303,7 @@ test("those who come while a write is under way share the next one, and nothing 
 });
 
 /** What a webhook asked of the API server so far, but for watches and leases. */
-async function requestsOf({ metrics }: Border): Promise<Map<string, number>> {
+async function readRequests({ metrics }: Border): Promise<Map<string, number>> {
   const metric = await metrics.getSingleMetric("kube_client_requests_total")?.get();
   const counts = new Map<string, number>();
   for (const { labels, value } of metric?.values ?? []) {
@@ -273,15 +316,15 @@ async function requestsOf({ metrics }: Border): Promise<Map<string, number>> {
 
 test("a pod that is not for VM hosts is never sent here", async () => {
   await using namespace = await world.cluster.newNamespace();
-  const before = await countOf("not_cocoon");
+  const before = await readCount("not_cocoon");
   const plain = machinePod(namespace.name, "plain", { tolerations: [{ operator: "Exists" }] });
   await apply(world.cluster, plain);
-  assert.equal(await countOf("not_cocoon"), before);
+  assert.equal(await readCount("not_cocoon"), before);
   const pod = await world.client.get(pods, { namespace: namespace.name, name: "plain" }, { signal });
   assert.equal(pod.metadata.annotations?.[annotation.vmName], undefined);
 });
 
-async function countOf(reason: string): Promise<number> {
+async function readCount(reason: string): Promise<number> {
   const texts = await Promise.all(world.replicas().map((replica) => replica.metrics()));
   const pattern = new RegExp(`cocoon_webhook_admission_total\\{[^}]*reason="${reason}"[^}]*\\} (\\d+)`, "g");
   return texts.flatMap((text) => [...text.matchAll(pattern)].map(([, count]) => Number(count))).length;
@@ -290,7 +333,7 @@ async function countOf(reason: string): Promise<number> {
 test("a machine waits for its node, and moves when the node is gone for good", async () => {
   await using namespace = await world.cluster.newNamespace();
   const ns = namespace.name;
-  await apply(world.cluster, deploymentOf(ns, { name: "demo", replicas: 3 }));
+  await apply(world.cluster, buildDeployment(ns, { name: "demo", replicas: 3 }));
   const first = await settled(ns, 3);
   const [victim] = first.toSorted(bySlot);
   assert.ok(victim);
@@ -303,7 +346,7 @@ test("a machine waits for its node, and moves when the node is gone for good", a
     world.cluster.kubectl(["-n", ns, "delete", "pod", name, "--force", "--grace-period=0"]);
   await remove(victim.name);
   const waiting = await eventually(async () => {
-    const found = (await podsOf(world.client, ns)).find(({ vmName }) => vmName === victim.vmName);
+    const found = (await listPods(world.client, ns)).find(({ vmName }) => vmName === victim.vmName);
     assert.ok(found && found.uid !== victim.uid);
     return found;
   }, patient);
@@ -318,7 +361,7 @@ test("a machine waits for its node, and moves when the node is gone for good", a
   await world.client.delete(nodes, { name: victim.node }, { signal });
   await remove(waiting.name);
   const moved = await eventually(async () => {
-    const found = (await podsOf(world.client, ns)).find(({ vmName }) => vmName === victim.vmName);
+    const found = (await listPods(world.client, ns)).find(({ vmName }) => vmName === victim.vmName);
     assert.ok(found && found.uid !== waiting.uid);
     // Admitted by a replica that had not heard yet that the node is gone.
     if (found.node === "" || found.node === victim.node) await remove(found.name);

@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 import { hostTaint, workloadAnnotation } from "@cocoon/contract";
-import { deployments, type Deployment } from "@cocoon/kube";
+import { deployments, type Workload } from "@cocoon/kube";
 import { eventually } from "@cocoon/testkit";
 import { openBorder, withMethods, type Border } from "./border.ts";
 import { table, type Row } from "./decision-table.ts";
-import { deploymentOf } from "./objects.ts";
+import { buildDeployment } from "./objects.ts";
 
 let sticky: Border;
 const stack = new AsyncDisposableStack();
@@ -228,7 +228,7 @@ describe("/validate", () => {
 
   test("a scale is judged by its parent; no API call is made for one that the cache knows", async () => {
     const make = (name: string, spec: object) =>
-      sticky.client.create(deployments, deploymentOf(ns, { name, replicas: 0, spec }) as Deployment, {
+      sticky.client.create(deployments, buildDeployment(ns, { name, replicas: 0, spec }) as Workload, {
         signal,
       });
     await make("cocoon", {});
@@ -250,7 +250,7 @@ describe("/validate", () => {
     await eventually(async () => assert.equal((await scale("cocoon")).allowed, true));
   });
 
-  test("a parent that nobody can ask for is not taken for none", async () => {
+  test("a parent that cannot be looked up is not taken for none", async () => {
     await using broken = await openBorder({
       wrapClient: (client) =>
         withMethods(client, { get: () => Promise.reject(new Error("the API server is away")) }),

@@ -9,13 +9,15 @@
 
 {{- /* How the operator and the webhook reach the registry. */ -}}
 {{- define "cocoon.registryEnv" -}}
+{{- with .Values.ociRegistry }}
 - name: OCI_REGISTRY
-  value: {{ .Values.ociRegistry | quote }}
+  value: {{ . | quote }}
+{{- end }}
 {{- if .Values.registry.enabled }}
 - name: EPOCH_TOKEN
   valueFrom:
     secretKeyRef: { name: epoch-token, key: token, optional: true }
-{{- if eq .Values.registry.tls "cert-manager" }}
+{{- if ne .Values.registry.tls "none" }}
 - name: EPOCH_URL
   value: https://epoch.cocoon-system.svc:8443
 - name: EPOCH_CA_CERT
@@ -28,7 +30,7 @@
 {{- end }}
 
 {{- define "cocoon.registryMounts" -}}
-{{- if and .Values.registry.enabled (eq .Values.registry.tls "cert-manager") -}}
+{{- if and .Values.registry.enabled (ne .Values.registry.tls "none") -}}
 - name: registry-ca
   mountPath: /etc/cocoon/registry-ca
   readOnly: true
@@ -36,7 +38,7 @@
 {{- end }}
 
 {{- define "cocoon.registryVolumes" -}}
-{{- if and .Values.registry.enabled (eq .Values.registry.tls "cert-manager") -}}
+{{- if and .Values.registry.enabled (ne .Values.registry.tls "none") -}}
 - name: registry-ca
   secret:
     secretName: epoch-tls

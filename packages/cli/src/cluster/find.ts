@@ -1,6 +1,6 @@
 /** Sets and machines by the names that people type. What is not there is named with what may have been meant. */
 import { annotation, isMachinePod, label, readText } from "@cocoon/contract";
-import { Fault, isFault, messageOf } from "@cocoon/core";
+import { Fault, isFault, getErrorMessage } from "@cocoon/core";
 import { nodes, pods, type KubeObject, type Node, type Pod, type ResourceType } from "@cocoon/kube";
 import { didYouMean } from "../near-names.ts";
 import { cocoonSets, type SetObject } from "./kinds.ts";
@@ -51,7 +51,7 @@ export async function findSet(session: Session, name: string): Promise<SetObject
 
 async function missingSet(session: Session, name: string): Promise<Fault> {
   const { namespace } = session;
-  const here = (await listAll(session, cocoonSets, { namespace })).map(nameOf);
+  const here = (await listAll(session, cocoonSets, { namespace })).map(getName);
   const owner = here.find((set) => name.startsWith(`${set}-`));
   if (owner !== undefined)
     return new Fault(
@@ -59,12 +59,12 @@ async function missingSet(session: Session, name: string): Promise<Fault> {
       `there is no set "${name}" in namespace ${namespace}; is it a machine of set ${owner}?`,
     );
   const guess = didYouMean(name, here);
-  const elsewhere = guess === "" ? await namespacesOf(session, name) : "";
+  const elsewhere = guess === "" ? await findElsewhere(session, name) : "";
   return new Fault("notFound", `there is no set "${name}" in namespace ${namespace}${guess}${elsewhere}`);
 }
 
 /** Where a set of that name is; nothing when we may not look there. */
-async function namespacesOf(session: Session, name: string): Promise<string> {
+async function findElsewhere(session: Session, name: string): Promise<string> {
   try {
     const all = await listAll(session, cocoonSets, { fieldSelector: `metadata.name=${name}` });
     const [first] = all.map(({ metadata }) => metadata.namespace ?? "");
@@ -76,7 +76,7 @@ async function namespacesOf(session: Session, name: string): Promise<string> {
   }
 }
 
-export function nameOf({ metadata }: KubeObject): string {
+export function getName({ metadata }: KubeObject): string {
   return metadata.name ?? "";
 }
 
@@ -108,7 +108,7 @@ export async function findMachine(session: Session, name: string, options: FindM
   const byVm = machines.find(({ metadata }) => readText(metadata.annotations, annotation.vmName) === name);
   if (byVm) return byVm;
   const set = await tryGet(session, cocoonSets, { namespace, name });
-  if (set) return machineOfSet(set, machines, options);
+  if (set) return findMainAgent(set, machines, options);
   throw missingMachine(name, {
     namespace,
     machines,
@@ -123,14 +123,14 @@ interface Neighbours {
 }
 
 export function missingMachine(name: string, { namespace, machines, sets }: Neighbours): Fault {
-  const names = machines.map(nameOf);
-  const owner = sets.find((set) => name.startsWith(`${nameOf(set)}-`));
+  const names = machines.map(getName);
+  const owner = sets.find((set) => name.startsWith(`${getName(set)}-`));
   if (!owner)
     return new Fault(
       "notFound",
-      `there is no machine "${name}" in namespace ${namespace}${didYouMean(name, [...names, ...sets.map(nameOf)])}`,
+      `there is no machine "${name}" in namespace ${namespace}${didYouMean(name, [...names, ...sets.map(getName)])}`,
     );
-  const set = nameOf(owner);
+  const set = getName(owner);
   const fix = wakeHint(owner) || `; \`${commandName()} get ${set}\` shows what it has`;
   return new Fault("notFound", `set ${set} has no pod ${name} now${didYouMean(name, names)}${fix}`);
 }
@@ -138,18 +138,18 @@ export function missingMachine(name: string, { namespace, machines, sets }: Neig
 /** A suspended set may have given its pods up. */
 function wakeHint(set: SetObject): string {
   return set.status?.phase === "Suspended"
-    ? `; it is suspended, wake it with: ${commandName()} resume ${nameOf(set)}`
+    ? `; it is suspended, wake it with: ${commandName()} resume ${getName(set)}`
     : "";
 }
 
-function machineOfSet(set: SetObject, machines: readonly Pod[], { mainOfSet }: FindMachineOptions): Pod {
-  const name = nameOf(set);
+function findMainAgent(set: SetObject, machines: readonly Pod[], { mainOfSet }: FindMachineOptions): Pod {
+  const name = getName(set);
   const own = machines.filter(({ metadata }) => metadata.labels?.[label.set] === name);
   const main = own.find(({ metadata }) => metadata.labels?.[label.slot] === "0");
   if (!mainOfSet)
     throw new Fault(
       "badRequest",
-      `${name} is a set of machines (${own.map(nameOf).join(", ") || "none now"}): name one of them, or use suspend and resume for the whole set`,
+      `${name} is a set of machines (${own.map(getName).join(", ") || "none now"}): name one of them, or use suspend and resume for the whole set`,
     );
   if (main) return main;
   throw new Fault(
@@ -161,7 +161,7 @@ function machineOfSet(set: SetObject, machines: readonly Pod[], { mainOfSet }: F
 export async function findNode(session: Session, name: string): Promise<Node> {
   const node = await tryGet(session, nodes, { name });
   if (node) return node;
-  const names = (await listAll(session, nodes)).map(nameOf);
+  const names = (await listAll(session, nodes)).map(getName);
   throw new Fault(
     "notFound",
     `there is no node "${name}"${didYouMean(name, names) || `; the nodes are ${names.join(", ") || "none"}`}`,
@@ -174,6 +174,6 @@ export async function tryList<T>(work: Promise<T[]>): Promise<T[]> {
     return await work;
   } catch (error) {
     if (isFault(error)) return [];
-    throw new Fault("internal", messageOf(error), { cause: error });
+    throw new Fault("internal", getErrorMessage(error), { cause: error });
   }
 }

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { annotation, hostTaint, label } from "@cocoon/contract";
+import { annotation, hostTaint, label, readMachineState } from "@cocoon/contract";
 import type { Pod } from "@cocoon/kube";
 import type { SetObject } from "./kinds.ts";
-import { machineRows, stateOfPod } from "./machine-rows.ts";
+import { machineRows } from "./machine-rows.ts";
 
 const toleration = { key: hostTaint.key, operator: "Exists" };
 
@@ -94,7 +94,7 @@ test("the state of a machine follows from what its kubelet reports and what is w
     ],
   ];
   for (const [name, pod, wanted, message] of cases) {
-    const found = stateOfPod(pod);
+    const found = readMachineState(pod);
     assert.equal(found.state, wanted, name);
     assert.match(found.message, message, name);
   }

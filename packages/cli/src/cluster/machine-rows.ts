@@ -2,36 +2,20 @@
 import {
   annotation,
   isMachinePod,
-  isPodReady,
   label,
-  lifecycleStates,
-  readHibernate,
-  readLifecycle,
-  readRestoreFromHibernate,
+  readMachineState,
   readText,
   readVmRuntime,
   readVmSpec,
   type AgentStatus,
+  type MachineState,
   type ToolboxStatus,
 } from "@cocoon/contract";
 import type { Pod } from "@cocoon/kube";
 import type { SetObject } from "./kinds.ts";
 
-type MachineState =
-  | "ready"
-  | "not ready"
-  | "pending"
-  | "creating"
-  | "hibernating"
-  | "asleep"
-  | "waking"
-  | "failed"
-  | "terminating"
-  | "unknown";
-
 export interface MachineRow {
   readonly namespace: string;
-  /** Of its pod. */
   readonly name: string;
   readonly set: string;
   readonly role: string;
@@ -54,12 +38,12 @@ export function machineRows(sets: readonly SetObject[], allPods: readonly Pod[])
   const seated = new Set<string>();
   const rows = allPods.filter(isMachinePod).map((pod) => {
     seated.add(`${pod.metadata.namespace}/${pod.metadata.name}`);
-    return rowOfPod(pod, sets);
+    return rowFromPod(pod, sets);
   });
   const unseated = sets.flatMap((set) =>
-    machinesOf(set)
+    listMachines(set)
       .filter(({ podName = "" }) => !seated.has(`${set.metadata.namespace}/${podName}`))
-      .map((machine) => rowOfStatus(set, machine)),
+      .map((machine) => rowFromStatus(set, machine)),
   );
   return [...rows, ...unseated].sort(
     (left, right) =>
@@ -70,17 +54,17 @@ export function machineRows(sets: readonly SetObject[], allPods: readonly Pod[])
 
 type MachineStatus = AgentStatus | ToolboxStatus;
 
-function machinesOf({ status }: SetObject): MachineStatus[] {
+function listMachines({ status }: SetObject): MachineStatus[] {
   return [...(status?.agents ?? []), ...(status?.toolboxes ?? [])];
 }
 
-function rowOfPod(pod: Pod, sets: readonly SetObject[]): MachineRow {
+function rowFromPod(pod: Pod, sets: readonly SetObject[]): MachineRow {
   const { metadata, spec } = pod;
   const { namespace = "", name = "", creationTimestamp: createdAt = "" } = metadata;
   const { [label.set]: set = "", [label.role]: role = "" } = metadata.labels ?? {};
   const vm = readVmSpec(metadata.annotations);
   const runtime = readVmRuntime(metadata.annotations);
-  const { state, message } = stateOfPod(pod);
+  const { state, message } = readMachineState(pod);
   const { requests, limits } = spec?.containers[0]?.resources ?? {};
   return {
     namespace,
@@ -91,7 +75,7 @@ function rowOfPod(pod: Pod, sets: readonly SetObject[]): MachineRow {
     node: spec?.nodeName ?? "",
     ip: runtime.ip,
     ...amounts({ ...limits, ...requests }),
-    snapshot: state === "ready" ? "" : snapshotOf(pod, sets),
+    snapshot: state === "ready" ? "" : findSnapshot(pod, sets),
     createdAt,
     vmName: vm.vmName,
     vmId: runtime.vmId,
@@ -101,14 +85,14 @@ function rowOfPod(pod: Pod, sets: readonly SetObject[]): MachineRow {
 }
 
 /** The kubelet records it on the pod, the operator in the set's status. */
-function snapshotOf({ metadata }: Pod, sets: readonly SetObject[]): string {
+function findSnapshot({ metadata }: Pod, sets: readonly SetObject[]): string {
   const recorded = readText(metadata.annotations, annotation.snapshotDigest);
   if (recorded !== "") return recorded;
   const owner = metadata.labels?.[label.set];
   const set = sets.find(
     (each) => each.metadata.namespace === metadata.namespace && each.metadata.name === owner,
   );
-  return (set && machinesOf(set).find(({ podName }) => podName === metadata.name)?.snapshotDigest) ?? "";
+  return (set && listMachines(set).find(({ podName }) => podName === metadata.name)?.snapshotDigest) ?? "";
 }
 
 type Amounts = Readonly<Record<string, string | number>>;
@@ -117,7 +101,7 @@ function amounts({ cpu = "", memory = "" }: Amounts): Pick<MachineRow, "cpu" | "
   return { cpu: String(cpu), memory: String(memory) };
 }
 
-function amountsOf({ spec }: SetObject): Pick<MachineRow, "cpu" | "memory"> {
+function readAmounts({ spec }: SetObject): Pick<MachineRow, "cpu" | "memory"> {
   const { limits, requests } = spec?.agent.resources ?? {};
   return amounts({ ...limits, ...requests });
 }
@@ -125,7 +109,7 @@ function amountsOf({ spec }: SetObject): Pick<MachineRow, "cpu" | "memory"> {
 const noPodYet = "it has no pod yet; `events` may tell why";
 
 /** A seat that was given up while its machine sleeps: only the set remembers it. */
-function rowOfStatus(owner: SetObject, machine: MachineStatus): MachineRow {
+function rowFromStatus(owner: SetObject, machine: MachineStatus): MachineRow {
   const { namespace = "", name: set = "", creationTimestamp: createdAt = "" } = owner.metadata;
   const { podName: name = "", nodeName: node = "", vmName = "", snapshotDigest: snapshot = "" } = machine;
   const asleep = machine.lifecycleState === "hibernated";
@@ -137,7 +121,7 @@ function rowOfStatus(owner: SetObject, machine: MachineStatus): MachineRow {
     state: asleep ? "asleep" : "pending",
     node,
     ip: "",
-    ...amountsOf(owner),
+    ...readAmounts(owner),
     snapshot,
     createdAt,
     vmName,
@@ -145,65 +129,4 @@ function rowOfStatus(owner: SetObject, machine: MachineStatus): MachineRow {
     image: owner.spec?.agent.image ?? "",
     message: asleep ? "" : noPodYet,
   };
-}
-
-interface Finding {
-  readonly state: MachineState;
-  readonly message: string;
-}
-
-export function stateOfPod(pod: Pod): Finding {
-  const { annotations } = pod.metadata;
-  const { state, message } = readLifecycle(annotations);
-  if (pod.metadata.deletionTimestamp) return { state: "terminating", message };
-  if (state === "failed" || pod.status?.phase === "Failed")
-    return {
-      state: "failed",
-      message: message || podMessage(pod) || "no reason was given; `events` may tell",
-    };
-  switch (state) {
-    case "hibernated":
-      return readHibernate(annotations) ? { state: "asleep", message: "" } : { state: "waking", message };
-    case "hibernating":
-      return { state: "hibernating", message };
-    case "creating":
-      return { state: comesBack(annotations) ? "waking" : "creating", message };
-    case "ready":
-      return readHibernate(annotations) ? { state: "hibernating", message } : readiness(pod);
-    default:
-      return unreported(pod);
-  }
-}
-
-/** Not made anew, but from where it slept. */
-function comesBack(annotations: Readonly<Record<string, string>> | undefined): boolean {
-  return readRestoreFromHibernate(annotations) || readText(annotations, annotation.snapshotDigest) !== "";
-}
-
-function readiness(pod: Pod): Finding {
-  return isPodReady(pod) ? { state: "ready", message: "" } : { state: "not ready", message: podMessage(pod) };
-}
-
-/** Nothing was reported, or a word of another version. */
-function unreported(pod: Pod): Finding {
-  const said = readText(pod.metadata.annotations, annotation.lifecycleState);
-  if (said !== "")
-    return {
-      state: "unknown",
-      message: `its kubelet reports "${said.slice(0, 60)}", which this version does not know (it knows ${lifecycleStates.join(", ")}); use a cocoonctl as new as the nodes`,
-    };
-  if (!pod.spec?.nodeName) return { state: "pending", message: podMessage(pod) || "it waits for a node" };
-  return {
-    state: "pending",
-    message: `node ${pod.spec.nodeName} has not reported about it yet; is its kubelet up?`,
-  };
-}
-
-/** What the pod's own conditions say, if anything. */
-function podMessage({ status }: Pod): string {
-  if (status?.message) return status.message;
-  const trouble = ["PodScheduled", "Ready"]
-    .map((type) => status?.conditions?.find((each) => each.type === type && each.status !== "True"))
-    .find((condition) => condition?.message);
-  return trouble?.message ?? "";
 }

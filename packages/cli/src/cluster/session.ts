@@ -7,21 +7,18 @@ import { existsSync } from "node:fs";
 import { clusterLayout } from "@cocoon/controlplane/layout";
 import { abortOnSignals, isFault } from "@cocoon/core";
 import { openKubeClient, readKubeEnvironment, type KubeConnection } from "@cocoon/kube";
-import { readExternalCluster } from "../external-cluster.ts";
+import { readExternalCluster, type ClusterChoice } from "../external-cluster.ts";
 import { homeDirectory, type Environment, type HomeOptions } from "../home.ts";
 import { isKubectlPlugin } from "../invocation.ts";
 import { exitCode, Quit } from "../run-cli.ts";
+import { ensureSupervisor } from "../supervision.ts";
 
-export interface ClusterOptions extends HomeOptions {
-  readonly kubeconfig?: string;
-  readonly context?: string;
+export interface ClusterOptions extends HomeOptions, ClusterChoice {
   readonly namespace?: string;
   readonly allNamespaces?: boolean;
 }
 
-export interface ClusterTarget {
-  readonly kubeconfig?: string;
-  readonly context?: string;
+export interface ClusterTarget extends ClusterChoice {
   /** Directory of the platform of this machine, when that is the cluster. */
   readonly home?: string;
 }
@@ -38,12 +35,11 @@ export async function openSession(options: ClusterOptions): Promise<Session> {
   const signal = abortOnSignals();
   const target = await chooseTarget(options, process.env);
   const { kubeconfig, context } = target;
-  const client = await openKubeClient({
-    signal,
-    ...(kubeconfig ? { kubeconfig } : {}),
-    ...(context ? { context } : {}),
-  });
-  if (target.home !== undefined) await assertUp(client, target.home, signal);
+  const client = await openKubeClient({ signal, kubeconfig, context });
+  if (target.home !== undefined) {
+    await ensureSupervisor(target.home);
+    await assertUp(client, target.home, signal);
+  }
   return {
     client,
     namespace: options.namespace ?? client.target.namespace ?? "default",
@@ -69,8 +65,7 @@ async function assertUp(client: KubeConnection, home: string, signal: AbortSigna
 
 async function chooseTarget(options: ClusterOptions, env: Environment): Promise<ClusterTarget> {
   const { kubeconfig, context } = options;
-  if (kubeconfig || context)
-    return { ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) };
+  if (kubeconfig || context) return { kubeconfig, context };
   if (isKubectlPlugin() && hasOwnKubeconfig()) return {};
   return platformTarget(homeDirectory(options, env));
 }
@@ -78,12 +73,7 @@ async function chooseTarget(options: ClusterOptions, env: Environment): Promise<
 /** The platform that `up` made there. Only what says where it is gets read: its parts are of no interest here. */
 async function platformTarget(home: string): Promise<ClusterTarget> {
   const external = await readExternalCluster(home);
-  if (external)
-    return {
-      kubeconfig: external.kubeconfig,
-      ...(external.context ? { context: external.context } : {}),
-      home,
-    };
+  if (external) return { kubeconfig: external.kubeconfig, context: external.context, home };
   const { state, kubeconfig } = clusterLayout(home);
   return existsSync(state) ? { kubeconfig, home } : {};
 }

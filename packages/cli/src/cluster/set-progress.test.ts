@@ -18,18 +18,25 @@ function set(status: Status, spec: object = {}): SetObject {
   return {
     metadata: { name: "demo", generation: 5 },
     spec: { agent: { image: "x" }, ...spec },
-    status: { observedGeneration: 5, readyAgents: 1, desiredAgents: 2, ...status },
+    status: {
+      observedGeneration: 5,
+      readyAgents: 1,
+      desiredAgents: 2,
+      conditions: [{ ...condition("Degraded", "AsExpected", ""), status: "False" }],
+      ...status,
+    },
   };
 }
 
 function condition(type: string, reason: string, message: string) {
-  return { type, status: "True" as const, reason, message, lastTransitionTime: "2026-01-01T00:00:00Z" };
+  const lastTransitionTime = "2026-01-01T00:00:00Z";
+  return { type, status: "True" as const, reason, message, lastTransitionTime, observedGeneration: 5 };
 }
 
 const at = { generation: 5 };
 
 test("one line says how far a set is and what keeps it", () => {
-  assert.equal(setProgress({ metadata: {} }), "the operator has not looked at it yet");
+  assert.equal(setProgress({ metadata: {} }), "the operator has not observed it yet");
   assert.equal(setProgress(set({ phase: "Scaling" })), "Scaling, 1 of 2 machines ready");
   assert.equal(
     setProgress(set({ phase: "Suspending", hibernatedMachines: 1, observedGeneration: 4 })),
@@ -39,14 +46,14 @@ test("one line says how far a set is and what keeps it", () => {
   assert.equal(setProgress(degraded), "Pending, 1 of 2 machines ready: taken");
 });
 
-test("an old status is no answer to a new wish", () => {
+test("an old status is no answer to a new spec", () => {
   const before = set({ phase: "Running", observedGeneration: 4 });
   assert.equal(lookRunning(before, at).kind, "waiting");
   assert.equal(lookSuspended(set({ phase: "Suspended", observedGeneration: 4 }), at).kind, "waiting");
   assert.equal(lookMoved(before, { ...at, node: "b" }).kind, "waiting");
 });
 
-test("running, suspended and at rest are told with their numbers", () => {
+test("running, suspended and at rest are reported with their numbers", () => {
   assert.deepEqual(lookRunning(set({ phase: "Running", hibernatedMachines: 1 }), at), {
     kind: "done",
     text: "demo: running, 2 machines, 1 of them asleep on request",
@@ -89,7 +96,7 @@ test("a move is done when the main agent is ready there", () => {
   });
 });
 
-test("a scale is done when the sub-agents that were asked for are there", () => {
+test("a scale is done when the requested sub-agents are there", () => {
   const options = { ...at, replicas: 1 };
   assert.equal(lookScaled(set({ phase: "Running", subAgents: 2 }), options).kind, "waiting");
   assert.equal(lookScaled(set({ phase: "Running", subAgents: 1 }), options).kind, "done");
@@ -103,4 +110,31 @@ test("a machine that is not replaced yet keeps a restore waiting", () => {
   });
   assert.match(lookRestored(old, at).text, /demo-0: image changed/);
   assert.equal(lookRestored(set({ phase: "Running" }), at).kind, "done");
+});
+
+test("nothing waits for a field that our operator wrote before a Go operator took over", () => {
+  // Its status: our additions are those of the generation before, or were never there.
+  const stale = [{ ...condition("Degraded", "NameConflict", "taken"), observedGeneration: 4 }];
+  const outdated = {
+    ...condition("UpToDate", "Outdated", "old"),
+    status: "False" as const,
+    observedGeneration: 4,
+  };
+  const left = {
+    phase: "Running" as const,
+    subAgents: 3,
+    hibernatedMachines: 1,
+    conditions: [...stale, outdated],
+  };
+  for (const status of [left, { phase: "Running" as const, conditions: [] }]) {
+    assert.equal(lookScaled(set(status), { ...at, replicas: 1 }).kind, "done");
+    assert.equal(lookRestored(set(status), at).kind, "done");
+    assert.deepEqual(lookRunning(set(status), at), { kind: "done", text: "demo: running, 2 machines" });
+    const agents = [{ slot: 0, role: "main" as const, podName: "demo-0", phase: "Running" }];
+    assert.equal(lookMoved(set({ ...status, agents }), { ...at, node: "b" }).kind, "done");
+    assert.deepEqual(lookSuspended(set({ ...status, phase: "Suspended" }), at), {
+      kind: "done",
+      text: "demo: suspended",
+    });
+  }
 });

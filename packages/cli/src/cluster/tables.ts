@@ -1,5 +1,5 @@
 /** Sets and machines as tables. Pure. */
-import { age, tableOf, type Column } from "../table.ts";
+import { age, formatTable, type Column } from "../table.ts";
 import { shortDigest } from "../output.ts";
 import type { SetObject } from "./kinds.ts";
 import type { MachineRow } from "./machine-rows.ts";
@@ -7,7 +7,6 @@ import { degradation } from "./set-progress.ts";
 
 export interface TableOptions {
   readonly wide: boolean;
-  /** With a column for the namespace. */
   readonly namespaces: boolean;
   readonly now: number;
 }
@@ -25,14 +24,14 @@ export function setTable(sets: readonly SetObject[], { wide, namespaces, now }: 
     { title: "AGENTS", cell: agentsText },
     { title: "TOOLBOXES", cell: toolboxesText },
     { title: "ASLEEP", cell: ({ status }) => String(status?.hibernatedMachines ?? 0) },
-    { title: "NODE", cell: nodeOfMain },
+    { title: "NODE", cell: findMainNode },
     { title: "AGE", cell: ({ metadata }) => ageText(metadata.creationTimestamp, now) },
     { title: "IMAGE", only: wide, cell: ({ spec }) => spec?.agent.image },
     { title: "POOL", only: wide, cell: ({ spec }) => spec?.nodePool },
     { title: "HIBERNATE", only: wide, cell: ({ spec }) => spec?.hibernatePolicy },
     { title: "SNAPSHOTS", only: wide, cell: ({ spec }) => spec?.snapshotPolicy },
   ];
-  return tableOf(columns, sets);
+  return formatTable(columns, sets);
 }
 
 function agentsText({ spec, status }: SetObject): string {
@@ -43,7 +42,7 @@ function toolboxesText({ spec, status }: SetObject): string {
   return `${status?.readyToolboxes ?? 0}/${status?.desiredToolboxes ?? spec?.toolboxes?.length ?? 0}`;
 }
 
-function nodeOfMain({ spec, status }: SetObject): string | undefined {
+function findMainNode({ spec, status }: SetObject): string | undefined {
   return status?.agents?.find(({ slot }) => slot === 0)?.nodeName ?? spec?.nodeName;
 }
 
@@ -66,20 +65,20 @@ export function machineTable(
     { title: "ID", only: wide, cell: ({ vmId }) => vmId },
     { title: "IMAGE", only: wide, cell: ({ image }) => image },
   ];
-  return tableOf(columns, machines);
+  return formatTable(columns, machines);
 }
 
 /** Below the tables: why something is not as it should be. */
-export function troublesText(found: {
+export function problemsText(found: {
   readonly sets: readonly SetObject[];
   readonly machines: readonly MachineRow[];
 }): string {
   const sets = found.sets.flatMap((set) => {
     const { name = "" } = set.metadata;
     if (!set.status?.phase)
-      return [`${name}: Unknown: the operator has not looked at it yet; is it running? (doctor, status)`];
-    const trouble = degradation(set);
-    return trouble ? [`${name}: ${trouble.reason}: ${trouble.message}`] : [];
+      return [`${name}: Unknown: the operator has not observed it yet; is it running? (doctor, status)`];
+    const problem = degradation(set);
+    return problem ? [`${name}: ${problem.reason}: ${problem.message}`] : [];
   });
   const machines = found.machines.flatMap(({ name, state, message }) =>
     message === "" ? [] : [`${name}: ${state}: ${message}`],

@@ -6,12 +6,12 @@ import { readTimeout, waitForAll, type Look } from "./wait.ts";
 
 function recorder() {
   const shown: string[] = [];
-  const said: string[] = [];
+  const printed: string[] = [];
   return {
     shown,
-    said,
+    printed,
     show: (text: string) => void shown.push(text),
-    say: (text: string) => void said.push(text),
+    print: (text: string) => void printed.push(text),
   };
 }
 
@@ -39,11 +39,11 @@ test("each is announced when it is there; the others are waited for", async () =
     script("b", waiting("1"), waiting("2"), done("b: done")),
   ];
   await waitForAll(all, { signal, timeoutMs: 10_000, progress, intervalMs: 1 });
-  assert.deepEqual(progress.said, ["a: done", "b: done"]);
+  assert.deepEqual(progress.printed, ["a: done", "b: done"]);
   assert.deepEqual(progress.shown, ["a: 1 | b: 1", "b: 2"]);
 });
 
-test("a wait that is over says how far it came, and that the wish stands", async () => {
+test("a wait that is over says how far it came, and that the request stands", async () => {
   let clock = 0;
   const now = () => (clock += 400);
   const wait = waitForAll([script("a", waiting("half way"))], {
@@ -58,7 +58,7 @@ test("a wait that is over says how far it came, and that the wish stands", async
     (error) =>
       error instanceof Fault &&
       error.code === "timeout" &&
-      /not there after 1 s \(a: half way\)/.test(error.message),
+      /not done after 1 s \(a: half way\)\. The request was submitted/.test(error.message),
   );
 });
 
@@ -66,7 +66,7 @@ test("a server that is away for a moment does not end the wait; any other failur
   const progress = recorder();
   const away = new Fault("unavailable", "connection refused");
   await waitForAll([script("a", away, done("a"))], { signal, timeoutMs: 10_000, progress, intervalMs: 1 });
-  assert.deepEqual(progress.shown, ["a: cannot ask now: connection refused"]);
+  assert.deepEqual(progress.shown, ["a: the API server does not answer: connection refused"]);
   const refused = waitForAll([script("a", new Fault("forbidden", "no"))], {
     signal,
     timeoutMs: 10_000,
@@ -74,6 +74,33 @@ test("a server that is away for a moment does not end the wait; any other failur
     intervalMs: 1,
   });
   await assert.rejects(refused, /no/);
+});
+
+test("a wait that goes on names the part that is down and what stands in the way", async () => {
+  let clock = 0;
+  const progress = recorder();
+  const slow = {
+    ...script("a", waiting("Pending"), waiting("Pending"), done("a: done")),
+    explain: () => Promise.resolve("a-0: push failed: no space left"),
+  };
+  await waitForAll([slow], {
+    signal,
+    timeoutMs: 60_000,
+    progress,
+    intervalMs: 1,
+    now: () => (clock += 1_500),
+    findDownParts: () => Promise.resolve("operator is down"),
+  });
+  assert.deepEqual(progress.shown.at(-1), "a: Pending (operator is down; a-0: push failed: no space left)");
+  const blind = waitForAll([slow], {
+    signal,
+    timeoutMs: 5_000,
+    progress,
+    intervalMs: 1,
+    now: () => (clock += 1_500),
+    findDownParts: () => Promise.reject(new Fault("unavailable", "connection refused")),
+  });
+  await blind;
 });
 
 test("an abort ends the wait", async () => {
@@ -102,7 +129,7 @@ test("progress is one line on a terminal and one line per change elsewhere", () 
   {
     using plain = new ProgressLine(sink(false), sink(false));
     for (const text of ["one", "one", "two"]) plain.show(text, 0);
-    plain.say("done");
+    plain.print("done");
   }
   assert.deepEqual(out, ["one\n", "two\n", "done\n"]);
   out.length = 0;

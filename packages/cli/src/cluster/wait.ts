@@ -1,9 +1,9 @@
-/** Waiting for what was asked for: looked at again and again, with a line that says how far it is, until a deadline. */
-import { Fault, isFault, messageOf, sleep, tryParseDuration, type Abortable } from "@cocoon/core";
+/** Waits until requests are fulfilled: polls, shows progress and what stands in the way, and ends at a deadline. */
+import { Fault, isFault, getErrorMessage, sleep, tryParseDuration, type Abortable } from "@cocoon/core";
 import { ProgressLine } from "../progress-line.ts";
+import type { Session } from "./session.ts";
 
 export interface WaitOptions {
-  /** Go duration, such as 90s or 5m. */
   readonly timeout: string;
   readonly wait: boolean;
 }
@@ -18,14 +18,21 @@ export interface Awaited {
   readonly name: string;
   /** May be called any number of times. Throws when it can never come true any more. */
   readonly look: () => Promise<Look>;
+  /** What stands in its way; "" when nothing is known. Called now and then. */
+  readonly explain?: () => Promise<string>;
 }
 
 export interface WaitContext extends Abortable {
   readonly timeoutMs: number;
-  readonly progress: Pick<ProgressLine, "show" | "say">;
+  readonly progress: Pick<ProgressLine, "show" | "print">;
+  /** Parts that must act and are down; "" when all run. Called now and then. */
+  readonly findDownParts?: () => Promise<string>;
   readonly intervalMs?: number;
   readonly now?: () => number;
 }
+
+/** Obstacles are looked for after this time, and again after as long. */
+const obstaclesEveryMs = 4_000;
 
 const longestWaitMs = 24 * 3_600_000;
 
@@ -35,36 +42,54 @@ export function readTimeout(text: string): number {
   throw new Fault("badRequest", `--timeout ${text}: write a duration such as 90s or 5m, at most 24h`);
 }
 
-/** Waits for all of them; each is announced when it is there. */
 export async function waitForAll(all: readonly Awaited[], context: WaitContext): Promise<void> {
   const { signal, timeoutMs, progress, intervalMs = 400, now = () => performance.now() } = context;
   const began = now();
   let left = [...all];
+  let obstacles = "";
+  let checkedAt = began;
   for (;;) {
     const texts = new Map<string, string>();
     for (const each of left) {
       const look = await lookOnce(each, context);
       if (look.kind === "done") {
         left = left.filter((other) => other !== each);
-        progress.say(look.text);
+        progress.print(look.text);
       } else texts.set(each.name, look.text);
     }
     if (left.length === 0) return;
-    const state = [...texts].map(([name, text]) => `${name}: ${text}`).join(" | ");
+    if (now() - checkedAt >= obstaclesEveryMs) {
+      obstacles = await findObstacles(left, context);
+      checkedAt = now();
+    }
+    const state = [...texts].map(([name, text]) => `${name}: ${text}`).join(" | ") + obstacles;
     progress.show(state, now() - began);
     if (now() - began >= timeoutMs) throw tooLate(state, timeoutMs);
     if (!(await sleep(intervalMs, { signal }))) signal.throwIfAborted();
   }
 }
 
-/** An API server that is away for a moment does not end the wait. */
+/** In parentheses; "" when there are none, or when they cannot be looked up now. */
+async function findObstacles(left: readonly Awaited[], context: WaitContext): Promise<string> {
+  try {
+    const parts = (await context.findDownParts?.()) ?? "";
+    const reasons = await Promise.all(left.map(async ({ explain }) => (await explain?.()) ?? ""));
+    const found = [parts, ...reasons].filter((text) => text !== "");
+    return found.length === 0 ? "" : ` (${found.join("; ")})`;
+  } catch (error) {
+    if (context.signal.aborted || !isFault(error)) throw error;
+    return ` (${getErrorMessage(error)})`;
+  }
+}
+
+/** An API server that does not answer for a moment does not end the wait. */
 async function lookOnce({ look }: Awaited, { signal }: WaitContext): Promise<Look> {
   try {
     return await look();
   } catch (error) {
     if (signal.aborted || !isFault(error) || !["unavailable", "tooManyRequests"].includes(error.code))
       throw error;
-    return { kind: "waiting", text: `cannot ask now: ${messageOf(error)}` };
+    return { kind: "waiting", text: `the API server does not answer: ${getErrorMessage(error)}` };
   }
 }
 
@@ -72,18 +97,19 @@ function tooLate(state: string, timeoutMs: number): Fault {
   const seconds = Math.round(timeoutMs / 100) / 10;
   return new Fault(
     "timeout",
-    `not there after ${seconds} s (${state}). What was asked for stays asked; \`get\` and \`events\` show how it goes on, --timeout waits longer`,
+    `not done after ${seconds} s (${state}). The request was submitted and will continue; \`get\` and \`events\` show its progress, --timeout waits longer`,
   );
 }
 
-export type Waiter = (all: readonly Awaited[], options: Abortable) => Promise<void>;
+export type Waiter = (all: readonly Awaited[], session: Session) => Promise<void>;
 
 /** Read before anything is written, so that a mistyped duration changes nothing. Without `--wait` it does not wait. */
-export function waiterOf({ timeout, wait }: WaitOptions): Waiter {
+export function createWaiter({ timeout, wait }: WaitOptions): Waiter {
   const timeoutMs = readTimeout(timeout);
-  return async (all, { signal }) => {
+  return async (all, session) => {
     if (!wait) return;
     using progress = new ProgressLine(process.stderr, process.stdout);
-    await waitForAll(all, { signal, timeoutMs, progress });
+    const findDownParts = async () => (await import("./obstacles.ts")).findDownParts(session);
+    await waitForAll(all, { signal: session.signal, timeoutMs, progress, findDownParts });
   };
 }

@@ -1,40 +1,35 @@
 /** doctor: everything that may be wrong, each with its fix. Exit code 1 when something is. */
-import { Fault } from "@cocoon/core";
-import type { CheckResult } from "../doctor/check.ts";
-import { allChecks } from "../doctor/checks.ts";
-import { colocationChecks } from "../doctor/colocation-checks.ts";
+import type { CommandSpec } from "../command-spec.ts";
+import { runChecks, type NamedResult } from "../doctor/checks.ts";
 import { homeDirectory, type HomeOptions } from "../home.ts";
+import { readFormat } from "../output.ts";
 import { exitCode, Quit } from "../run-cli.ts";
 
-export interface DoctorOptions extends HomeOptions {
-  readonly output: string;
-}
+export const command: CommandSpec = {
+  usage: "doctor",
+  description: "what may be wrong on this machine, each with its fix",
+  options: { "-o, --output <format>": ["table or json", "table"] },
+  examples: ["cocoonctl doctor"],
+  run: doctor,
+};
 
 const marks = { ok: "✔", warning: "!", problem: "✖" } as const;
 
-export async function doctor(options: DoctorOptions): Promise<void> {
-  if (!["table", "json"].includes(options.output))
-    throw new Fault("badRequest", `-o ${options.output}: use table or json`);
-  const context = {
-    directory: homeDirectory(options, process.env),
+async function doctor(options: HomeOptions & { readonly output: string }): Promise<void> {
+  const table = readFormat(options.output, ["table", "json"]) === "table";
+  const directory = homeDirectory(options, process.env);
+  const results: NamedResult[] = [];
+  for await (const result of runChecks({
+    directory,
     env: process.env,
     signal: AbortSignal.timeout(60_000),
-  };
-  const results: (CheckResult & { readonly name: string })[] = [];
-  const show = (result: (typeof results)[number]) => {
+  })) {
     results.push(result);
-    if (options.output === "table") process.stdout.write(lineOf(result));
-  };
-  for (const check of allChecks) show({ name: check.name, ...(await check.run(context)) });
-  for (const result of await colocationChecks(context)) show(result);
-  if (options.output === "json") process.stdout.write(`${JSON.stringify(results, null, 2)}\n`);
-  const problems = results.filter((result) => result.state === "problem").length;
-  if (options.output === "table")
-    process.stdout.write(problems === 0 ? "\nNothing is wrong.\n" : `\n${problems} to fix.\n`);
+    const fix = result.fix ? `\n    fix: ${result.fix}` : "";
+    if (table) process.stdout.write(`${marks[result.state]} ${result.name}: ${result.found}${fix}\n`);
+  }
+  const problems = results.filter(({ state }) => state === "problem").length;
+  const summary = problems === 0 ? "Nothing is wrong." : `${problems} to fix.`;
+  process.stdout.write(table ? `\n${summary}\n` : `${JSON.stringify(results, null, 2)}\n`);
   if (problems > 0) throw new Quit(exitCode.failed);
-}
-
-function lineOf(result: CheckResult & { readonly name: string }): string {
-  const fix = result.fix ? `\n    fix: ${result.fix}` : "";
-  return `${marks[result.state]} ${result.name}: ${result.found}${fix}\n`;
 }

@@ -1,17 +1,18 @@
 /** kubeconfig: the administrator's access to this machine's cluster. */
 import { readFile } from "node:fs/promises";
-import { Fault } from "@cocoon/core";
-import { homeDirectory, type HomeOptions } from "../home.ts";
-import { knownPlatform } from "../platform.ts";
+import type { CommandSpec } from "../command-spec.ts";
+import type { HomeOptions } from "../home.ts";
+import { requirePlatform } from "../platform.ts";
 
-export interface KubeconfigOptions extends HomeOptions {
-  readonly path?: boolean;
-}
+export const command: CommandSpec = {
+  usage: "kubeconfig",
+  description: "print the kubeconfig of this machine's cluster",
+  options: { "--path": "print where the file is instead" },
+  examples: ['export KUBECONFIG="$(cocoonctl kubeconfig --path)"', "cocoonctl kubeconfig > ~/.kube/cocoon"],
+  run: kubeconfig,
+};
 
-export async function kubeconfig(options: KubeconfigOptions): Promise<void> {
-  const directory = homeDirectory(options, process.env);
-  const platform = await knownPlatform(directory, process.env);
-  if (!platform) throw new Fault("notFound", `no cluster in ${directory}; bring one up with: npm run up`);
-  const path = platform.kubeconfig;
+async function kubeconfig(options: HomeOptions & { readonly path?: boolean }): Promise<void> {
+  const { kubeconfig: path } = await requirePlatform(options);
   process.stdout.write(options.path ? `${path}\n` : await readFile(path, "utf8"));
 }

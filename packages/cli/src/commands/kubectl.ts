@@ -1,27 +1,27 @@
 /** kubectl: the one that matches the cluster, with its kubeconfig; takes our place. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { defaultCacheRoot, resolveBinaries } from "@cocoon/controlplane";
-import { abortOnSignals, Fault } from "@cocoon/core";
-import { homeDirectory, type HomeOptions } from "../home.ts";
-import { knownPlatform } from "../platform.ts";
+import { abortOnSignals } from "@cocoon/core";
+import type { CommandSpec } from "../command-spec.ts";
+import type { HomeOptions } from "../home.ts";
+import { findKubectl, requirePlatform } from "../platform.ts";
 import { Quit } from "../run-cli.ts";
 
-export async function kubectl(args: readonly string[], options: HomeOptions): Promise<void> {
-  const directory = homeDirectory(options, process.env);
-  const platform = await knownPlatform(directory, process.env);
-  if (!platform) throw new Fault("notFound", `no cluster in ${directory}; bring one up with: npm run up`);
-  const binaries = await resolveBinaries({
-    cacheRoot: defaultCacheRoot(process.env),
-    env: process.env,
-    signal: abortOnSignals(),
-    installAllowed: false,
-    onProgress: () => undefined,
-  });
-  const context = platform.context ? ["--context", platform.context] : [];
-  const child = spawn(binaries.kubectl, [...context, ...args], {
+export const command: CommandSpec = {
+  usage: "kubectl [args...]",
+  description: "the kubectl that matches the cluster, with its kubeconfig",
+  configure: (declared) => declared.allowUnknownOption().helpOption(false),
+  // The arguments as they were typed: the parser takes a "--" away, which kubectl exec needs.
+  run: (_parsed: string[], options: HomeOptions) =>
+    kubectl(process.argv.slice(process.argv.indexOf("kubectl") + 1), options),
+};
+
+async function kubectl(args: readonly string[], options: HomeOptions): Promise<void> {
+  const { kubeconfig, context } = await requirePlatform(options);
+  const program = await findKubectl(abortOnSignals());
+  const child = spawn(program, [...(context ? ["--context", context] : []), ...args], {
     stdio: "inherit",
-    env: { ...process.env, KUBECONFIG: platform.kubeconfig },
+    env: { ...process.env, KUBECONFIG: kubeconfig },
   });
   const [code] = (await once(child, "close")) as [number | null];
   throw new Quit(code ?? 1);

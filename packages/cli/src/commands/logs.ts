@@ -3,7 +3,30 @@ import { Fault, isFault } from "@cocoon/core";
 import { homeDirectory, type HomeOptions } from "../home.ts";
 import type { MachineLogsOptions } from "../guest/machine-logs.ts";
 import { knownPlatform } from "../platform.ts";
-import { partLogs } from "./part-logs.ts";
+import { partLogs } from "../parts/part-logs.ts";
+import { clusterOptions, type CommandSpec } from "../command-spec.ts";
+
+export const command: CommandSpec = {
+  usage: "logs [name]",
+  summary: "the log of a machine, or of a part of this machine's platform",
+  description:
+    "Shows the log of a machine (the guest's journal, else its console) or of a part of the platform on this machine (kube-apiserver, operator, …). A set's name means its main agent. Without a name: the parts there are. For machines it needs the right to get pods/log, and kubectl.",
+  options: {
+    "-f, --follow": "go on as the log grows",
+    "--lines, --tail <number>": ["how many lines of the past", "50"],
+    "--since <duration>": "machines only: not older than that, such as 10m (default: no limit)",
+    "--timestamps": "machines only: with the time of each line",
+    "--console": "machines only: the serial console, also where the guest has a journal",
+    "--part": "the name is that of a part: do not look for a machine",
+    ...clusterOptions,
+  },
+  examples: [
+    "cocoonctl logs kube-apiserver",
+    "cocoonctl logs operator -f",
+    "cocoonctl logs demo-0 --since 10m",
+  ],
+  run: logs,
+};
 
 export interface LogsOptions extends HomeOptions, Omit<MachineLogsOptions, "lines"> {
   readonly tail: string;
@@ -15,7 +38,7 @@ export async function logs(name: string | undefined, options: LogsOptions): Prom
   const parts = await partNames(directory, options);
   if (name === undefined) return listParts(directory, parts);
   if (parts.includes(name)) {
-    // `logs PART -n 20` asked for lines before machines had logs here; a part has no namespace.
+    // `logs PART -n 20` meant lines before machines had logs here; a part has no namespace.
     const lines = readLines(options.namespace ?? options.tail);
     return partLogs({ directory, part: name, lines, follow: options.follow ?? false });
   }

@@ -1,6 +1,5 @@
 /** up: programs, certificates, components in dependency order. Idempotent; safe to interrupt at any moment. */
 import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
 import {
   defaultCacheRoot,
   dependencyGroups,
@@ -10,9 +9,9 @@ import {
   type Binaries,
   type Component,
 } from "@cocoon/controlplane";
-import { abortOnSignals, Fault, lockFile } from "@cocoon/core";
+import { abortOnSignals, Fault } from "@cocoon/core";
 import { openKubeClient } from "@cocoon/kube";
-import { Listr, type ListrTask } from "listr2";
+import { Listr } from "listr2";
 import {
   askCluster,
   forgetExternalCluster,
@@ -21,19 +20,47 @@ import {
   type ExternalCluster,
 } from "../external-cluster.ts";
 import { installInto } from "../external-install.ts";
-import { homeDirectory, type HomeOptions } from "../home.ts";
+import { homeDirectory, lockPlatform, type HomeOptions } from "../home.ts";
 import { preparePlatform, type Platform, type PlatformRequest } from "../platform.ts";
+import { hasMetricsServer } from "../parts/parts.ts";
 import { demoPod, ensureDemo, fetchDemoImage } from "../demo.ts";
+import { ensureGatewayKey, type GatewayAccess } from "../gateway-key.ts";
+import { warnLowSpace } from "../disk-space.ts";
 import { dryRunScript } from "../dry-run.ts";
 import { Quit, exitCode } from "../run-cli.ts";
 import { shellWord } from "../shell-words.ts";
+import type { CommandSpec } from "../command-spec.ts";
+
+export const command: CommandSpec = {
+  usage: "up",
+  description: "bring the platform up on this machine; again = do what is missing",
+  options: {
+    "--port <number>": "port of the Kubernetes API (default: a free one, then always the same)",
+    "--audit-log": "let the API server write an audit log (metadata only)",
+    "--aggregation": "certificates for aggregated API servers of your own",
+    "--metrics-server":
+      "metrics-server too, so that kubectl top works; built from source the first time; later up keep it",
+    "--legacy": "serve the older API cocoon.cis/v1alpha1, too; later up keep it",
+    "--kubeconfig <path>":
+      "use that cluster; no control plane is started here (default: a control plane of this machine)",
+    "--context <name>":
+      "use that context of the kubeconfig; no control plane is started here (default: its current one)",
+    "--no-parts": "only the control plane, without registry, nodes and machines",
+    "--no-demo": "do not make the demo machine",
+    "--no-install": "do not download or build anything: say what is missing",
+    "--dry-run": "print the commands that would run, start nothing",
+  },
+  examples: ["cocoonctl up", "cocoonctl up --port 6443", "cocoonctl up --dry-run"],
+  run: up,
+};
 
 export interface UpOptions extends HomeOptions, ClusterChoice {
   readonly port?: string;
   readonly auditLog?: boolean;
   readonly aggregation?: boolean;
+  readonly metricsServer?: boolean;
+  readonly legacy?: boolean;
   readonly install: boolean;
-  /** False: only the control plane. */
   readonly parts: boolean;
   readonly demo: boolean;
   readonly dryRun?: boolean;
@@ -41,27 +68,22 @@ export interface UpOptions extends HomeOptions, ClusterChoice {
 
 export async function up(options: UpOptions): Promise<void> {
   const directory = homeDirectory(options, process.env);
-  const settings = settingsOf(options);
+  const settings = readSettings(options); // bad values are errors before anything is written
   if (options.dryRun) {
     process.stdout.write(await dryRunScript(directory, settings));
     return;
   }
   const signal = abortOnSignals();
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  await using _lock = await lockFile(join(directory, "lock"), {
-    signal,
-    onWait: (holder) =>
-      process.stderr.write(`Process ${holder.pid} is working on this cluster; waiting for it.\n`),
-  });
-  if (options.kubeconfig !== undefined || options.context !== undefined)
+  if (options.kubeconfig !== undefined || options.context !== undefined) {
+    await using _lock = await lockPlatform(directory, signal);
     return await useExternal(directory, options, signal);
-  await forgetExternalCluster(directory);
+  }
   try {
-    const binaries = await findBinaries(options, signal);
-    await using platform = await preparePlatform({ directory, binaries, ...settings });
-    for (const group of dependencyGroups(platform.components)) await startGroup(group, { directory, signal });
+    const platform = await startPlatform(directory, options, signal);
     if (options.parts && options.demo) await bringUpDemo(platform, signal);
-    process.stdout.write(readyText(platform, options));
+    const gateway = options.parts ? await ensureGatewayKey(platform, { signal }) : undefined;
+    process.stdout.write(readyText(platform, options, gateway));
   } catch (error) {
     if (!signal.aborted) throw error;
     process.stderr.write(
@@ -69,6 +91,17 @@ export async function up(options: UpOptions): Promise<void> {
     );
     throw new Quit(exitCode.interrupted);
   }
+}
+
+/** The lock is given back before the demo is made: from then on the supervisor restarts parts. */
+async function startPlatform(directory: string, options: UpOptions, signal: AbortSignal): Promise<Platform> {
+  await using _lock = await lockPlatform(directory, signal);
+  await forgetExternalCluster(directory);
+  await warnLowSpace(directory);
+  const binaries = await findBinaries(directory, options, signal);
+  await using platform = await preparePlatform({ directory, binaries, ...readSettings(options) });
+  for (const group of dependencyGroups(platform.components)) await startGroup(group, { directory, signal });
+  return platform;
 }
 
 async function useExternal(
@@ -83,11 +116,11 @@ async function useExternal(
     );
   }
   const { kubeconfig, context } = options;
-  const choice = { ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) };
+  const choice = { kubeconfig, context };
   const { version, ...cluster } = await askCluster(choice, signal);
   if (options.parts) {
     await using client = await openKubeClient({ ...choice, signal });
-    await showOne("Cocoon in the cluster", (tell) => installInto(client, { signal, tell }));
+    await showOne("Cocoon in the cluster", (report) => installInto(client, { signal, report }));
   }
   await writeExternalCluster(directory, cluster);
   process.stdout.write(externalText({ ...cluster, version }, options.parts));
@@ -108,49 +141,66 @@ Next:
 `;
 }
 
+type Report = (text: string) => void;
+
 /** One task with progress; its failure is thrown. */
-async function showOne(title: string, work: (tell: (text: string) => void) => Promise<void>): Promise<void> {
+async function showOne<T>(title: string, work: (report: Report) => Promise<T>): Promise<T> {
+  const results: T[] = [];
+  await showAll([{ title, work: async (report) => void results.push(await work(report)) }]);
+  return results[0] as T;
+}
+
+/** Tasks at the same time, as progress lines: in place on a terminal, else one line per event. The first failure is thrown. */
+async function showAll(
+  tasks: readonly { readonly title: string; readonly work: (report: Report) => Promise<void> }[],
+): Promise<void> {
   const failures: unknown[] = [];
-  await show([
-    {
-      title,
-      task: async (_context, shown) => {
-        try {
-          await work(teller(title, shown));
-        } catch (error) {
-          failures.push(error);
-          throw error;
-        }
-      },
+  const list = tasks.map(({ title, work }) => ({
+    title,
+    task: async (_context: unknown, shown: { title?: unknown }) => {
+      try {
+        await work(reporter(title, shown));
+      } catch (error) {
+        failures.push(error);
+        throw error;
+      }
     },
-  ]);
+  }));
+  await new Listr(list, {
+    concurrent: true,
+    exitOnError: false,
+    registerSignalListeners: false, // ours stops cleanly; theirs ends the process at once
+    fallbackRenderer: "simple",
+    rendererOptions: { showErrorMessage: false, collapseErrors: false },
+  }).run();
   if (failures.length > 0) throw failures[0];
 }
 
 /** Where no line can be written anew, what takes long says now and then how far it is. */
 const logEveryMs = 15_000;
 
-function teller(title: string, shown: { title?: unknown }): (text: string) => void {
+function reporter(title: string, shown: { title?: unknown }): Report {
   let loggedAt = performance.now();
   return (text) => {
-    const told = `${title} (${text})`;
-    if (shown.title !== told) shown.title = told;
+    const full = `${title} (${text})`;
+    if (shown.title !== full) shown.title = full;
     if (process.stdout.isTTY || performance.now() - loggedAt < logEveryMs) return;
     loggedAt = performance.now();
     process.stdout.write(`  ${text}\n`);
   };
 }
 
-type Settings = Pick<PlatformRequest, "apiserverPort" | "settings" | "bare">;
+type Settings = Pick<PlatformRequest, "apiserverPort" | "settings" | "bare" | "partSettings">;
 
-function settingsOf(options: UpOptions): Settings {
-  const apiserverPort = readPort(options.port);
+/** Flags that are absent keep the settings of an earlier `up`. */
+function readSettings(options: UpOptions): Settings {
+  const { port, auditLog, metricsServer, legacy } = options;
+  const aggregation = options.aggregation ?? metricsServer; // metrics-server is behind the API server
+  const apiserverPort = readPort(port);
   return {
     bare: !options.parts,
-    settings: {
-      ...(options.auditLog === undefined ? {} : { auditLog: options.auditLog }),
-      ...(options.aggregation === undefined ? {} : { aggregation: options.aggregation }),
-    },
+    settings: { ...(auditLog ? { auditLog } : {}), ...(aggregation ? { aggregation } : {}) },
+    partSettings: { ...(metricsServer ? { metricsServer } : {}), ...(legacy ? { legacy } : {}) },
     ...(apiserverPort === undefined ? {} : { apiserverPort }),
   };
 }
@@ -162,69 +212,63 @@ function readPort(text: string | undefined): number | undefined {
   throw new Fault("badRequest", `--port ${text} is not a port number (1 to 65535)`);
 }
 
-/** A list of tasks as progress lines: in place on a terminal, one line per event elsewhere. */
-async function show(tasks: ListrTask[]): Promise<void> {
-  await new Listr(tasks, {
-    concurrent: true,
-    exitOnError: false,
-    registerSignalListeners: false, // ours stops cleanly; theirs ends the process at once
-    fallbackRenderer: "simple",
-    rendererOptions: { showErrorMessage: false, collapseErrors: false },
-  }).run();
-}
-
-async function findBinaries(options: UpOptions, signal: AbortSignal): Promise<Binaries> {
-  let found: Binaries | undefined;
-  await showOne("Programs of the control plane", async (tell) => {
-    found = await resolveBinaries({
+function findBinaries(directory: string, options: UpOptions, signal: AbortSignal): Promise<Binaries> {
+  return showOne("Programs of the control plane", async (report) => {
+    const found = await resolveBinaries({
       cacheRoot: defaultCacheRoot(process.env),
       env: process.env,
       signal,
       installAllowed: options.install && !process.env["COCOON_NO_INSTALL"],
-      onProgress: (program, text) => tell(`${program}: ${text}`),
+      metricsServer: options.metricsServer ?? (await hasMetricsServer(directory)),
+      onProgress: (program, text) => report(`${program}: ${text}`),
     });
-    tell("all there");
+    report("found");
+    return found;
   });
-  if (!found) throw new Fault("internal", "no programs were found, and nothing says why");
-  return found;
 }
 
 async function startGroup(
   group: readonly Component[],
-  options: { directory: string; signal: AbortSignal },
+  options: { readonly directory: string; readonly signal: AbortSignal },
 ): Promise<void> {
-  const failures: unknown[] = [];
-  await show(
+  await showAll(
     group.map((component) => ({
       title: `${component.name}: ${component.summary}`,
-      task: async (_context, task) => {
-        try {
-          await startComponents([component], {
-            ...options,
-            onProgress: (_name, text) => {
-              task.title = `${component.name}: ${component.summary} (${text})`;
-            },
-          });
-        } catch (error) {
-          failures.push(error);
-          throw error;
-        }
-      },
+      work: (report) =>
+        startComponents([component], { ...options, onProgress: (_name, text) => report(text) }),
     })),
   );
   options.signal.throwIfAborted();
-  if (failures.length > 0) throw failures[0];
 }
 
 /** The image first, for it may have to be built; then a machine from it. */
 async function bringUpDemo(platform: Platform, signal: AbortSignal): Promise<void> {
-  await showOne("Image of the demo machines", (tell) => fetchDemoImage(platform, { signal, tell }));
+  await showOne("Image of the demo machines", (report) => fetchDemoImage(platform, { signal, report }));
   signal.throwIfAborted();
-  await showOne("Demo: a set of two machines", (tell) => ensureDemo(platform, { signal, tell }));
+  await showOne("Demo: a set of two machines", (report) => ensureDemo(platform, { signal, report }));
   signal.throwIfAborted();
 }
 
-function readyText(platform: Platform, { parts, demo }: UpOptions): string {
+/** The two variables of the SDKs, and a script to try. */
+function gatewayText({ url, key }: GatewayAccess): string {
+  return `
+Sandboxes for the E2B SDKs (npm install e2b; docs/gateway.md):
+  export E2B_API_URL=${url} E2B_SANDBOX_URL=${url} E2B_API_KEY=${key}
+
+  import { Sandbox } from "e2b";
+  const sandbox = await Sandbox.create();
+  await sandbox.files.write("hello.txt", "hello");
+  console.log((await sandbox.commands.run("cat hello.txt; uname -a")).stdout);
+  await sandbox.kill();
+`;
+}
+
+// oxlint-disable-next-line max-params -- what is up, how it was asked for, and who may use it
+function readyText(
+  platform: Platform,
+  { parts, demo }: UpOptions,
+  gateway: GatewayAccess | undefined,
+): string {
   const machines =
     parts && demo
       ? `
@@ -238,9 +282,10 @@ Cocoon is up: Kubernetes API at ${platform.server}
 
 Try:
   eval "$(npm run --silent cocoonctl -- env)"   kubectl of this shell is then this cluster's${machines}
+  npm run cocoonctl -- dashboard            a link that opens the web page, signed in
   npm run status                            what runs
   npm run down                              stop it (the data stays; -- --wipe removes it)
 
 Without eval: export KUBECONFIG=${shellWord(platform.kubeconfig)}
-`;
+${gateway ? gatewayText(gateway) : ""}`;
 }

@@ -1,14 +1,14 @@
-/** What may come next on a command line, from the command tree alone. Pure: names are asked for by their kind. */
+/** What may come next on a command line, from the command tree alone. Pure: names are looked up by their kind. */
 import type { Command, Option } from "commander";
+import { visibleCommands } from "../command-spec.ts";
 
 /** What stands at a place that the tree cannot fill. */
 export type NameKind = "set" | "machine" | "node" | "part" | "name" | "shell" | "what";
 
 export interface Candidates {
   readonly words: readonly string[];
-  /** Names of these kinds fit as well. */
   readonly kinds: readonly NameKind[];
-  /** What was typed of `--namespace`, `--kubeconfig`, `--context`, `--dir`: it decides whose names are asked for. */
+  /** What was typed of `--namespace`, `--kubeconfig`, `--context`, `--dir`: it decides whose names are looked up. */
   readonly options: Readonly<Record<string, string>>;
 }
 
@@ -43,7 +43,7 @@ export function candidatesFor(typed: readonly string[], program: Command): Candi
       continue;
     }
     if (word.startsWith("-")) {
-      pending = optionOf(command, word, index);
+      pending = findOption(command, word, index);
       continue;
     }
     const sub = command.commands.find((each) => each.name() === word || each.aliases().includes(word));
@@ -54,7 +54,7 @@ export function candidatesFor(typed: readonly string[], program: Command): Candi
 }
 
 /** The option that takes the next word as its value. */
-function optionOf(command: Command, word: string, _index: number): Option | undefined {
+function findOption(command: Command, word: string, _index: number): Option | undefined {
   if (word.includes("=")) return undefined;
   return allOptions(command).find(
     (option) => option.required && (option.short === word || option.long === word),
@@ -87,7 +87,7 @@ function next(command: Command, { pending, positions, current }: Place): Pick<Ca
 }
 
 function visible(command: Command): string[] {
-  return command.commands.map((each) => each.name()).filter((name) => !name.startsWith("__"));
+  return visibleCommands(command).map((each) => each.name());
 }
 
 function starting(words: readonly string[], start: string): string[] {

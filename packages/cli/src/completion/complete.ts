@@ -1,38 +1,38 @@
-/** What shells call while somebody types: one candidate per line. Whatever goes wrong, there are just fewer. */
+/** What shells call while a user types: one candidate per line. A failure only means fewer candidates. */
 import type { Command } from "commander";
 import type { ClusterOptions } from "../cluster/session.ts";
 import { candidatesFor, type NameKind } from "./candidates.ts";
 
-/** Nobody waits longer for a completion. */
-const patienceMs = 2_500;
+/** Longer than this a completion is of no use. */
+const timeoutMs = 2_500;
 
 export async function complete(typed: readonly string[], program: Command): Promise<void> {
   const { words, kinds, options } = candidatesFor(typed, program);
   const start = typed.at(-1) ?? "";
   const names = new Set(words);
   for (const kind of kinds)
-    for (const name of await namesOf(kind, options)) if (name.startsWith(start)) names.add(name);
+    for (const name of await findNames(kind, options)) if (name.startsWith(start)) names.add(name);
   process.stdout.write([...names].map((name) => `${name}\n`).join(""));
 }
 
-async function namesOf(kind: NameKind, options: ClusterOptions): Promise<readonly string[]> {
+async function findNames(kind: NameKind, options: ClusterOptions): Promise<readonly string[]> {
   if (kind === "shell") return ["bash", "zsh", "fish"];
   try {
-    return await Promise.race([ask(kind, options), timeout()]);
+    return await Promise.race([listNames(kind, options), timeout()]);
   } catch {
-    return []; // a cluster that cannot be asked has no names to offer
+    return []; // a cluster that cannot be reached has no names to offer
   }
 }
 
 function timeout(): Promise<readonly string[]> {
   return new Promise((resolve) => {
-    setTimeout(() => resolve([]), patienceMs).unref();
+    setTimeout(() => resolve([]), timeoutMs).unref();
   });
 }
 
-async function ask(kind: NameKind, options: ClusterOptions): Promise<readonly string[]> {
+async function listNames(kind: NameKind, options: ClusterOptions): Promise<readonly string[]> {
   if (kind === "part") return partNames(options);
-  const [{ openSession }, { listAll, nameOf, tryList }, { cocoonSets }, { nodes, pods }, { isMachinePod }] =
+  const [{ openSession }, { listAll, getName, tryList }, { cocoonSets }, { nodes, pods }, { isMachinePod }] =
     await Promise.all([
       import("../cluster/session.ts"),
       import("../cluster/find.ts"),
@@ -42,11 +42,11 @@ async function ask(kind: NameKind, options: ClusterOptions): Promise<readonly st
     ]);
   await using session = await openSession(options);
   const { namespace } = session;
-  if (kind === "node") return (await listAll(session, nodes)).map(nameOf);
+  if (kind === "node") return (await listAll(session, nodes)).map(getName);
   const sets =
-    kind === "machine" ? [] : (await tryList(listAll(session, cocoonSets, { namespace }))).map(nameOf);
+    kind === "machine" ? [] : (await tryList(listAll(session, cocoonSets, { namespace }))).map(getName);
   if (kind === "set") return sets;
-  const machines = (await tryList(listAll(session, pods, { namespace }))).filter(isMachinePod).map(nameOf);
+  const machines = (await tryList(listAll(session, pods, { namespace }))).filter(isMachinePod).map(getName);
   const more = kind === "what" ? ["sets", "vms"] : kind === "name" ? await partNames(options) : [];
   return [...more, ...sets, ...machines];
 }

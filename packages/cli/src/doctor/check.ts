@@ -9,7 +9,6 @@ export interface CheckContext {
 
 export interface CheckResult {
   readonly state: "ok" | "warning" | "problem";
-  /** What was found, in a few words. */
   readonly found: string;
   readonly fix?: string;
 }
@@ -17,4 +16,20 @@ export interface CheckResult {
 export interface Check {
   readonly name: string;
   readonly run: (context: CheckContext) => Promise<CheckResult>;
+}
+
+export function formatGigabytes(bytes: number): string {
+  return `${(bytes / 1e9).toFixed(1)} GB`;
+}
+
+export function ok(found: string): CheckResult {
+  return { state: "ok", found };
+}
+
+export function warning(found: string, fix: string): CheckResult {
+  return { state: "warning", found, fix };
+}
+
+export function problem(found: string, fix: string): CheckResult {
+  return { state: "problem", found, fix };
 }

@@ -3,36 +3,67 @@ import { execFile } from "node:child_process";
 import { readFile, statfs } from "node:fs/promises";
 import { promisify } from "node:util";
 import { X509Certificate } from "node:crypto";
-import { componentStatus, defaultCacheRoot, pkiFiles, resolveBinaries } from "@cocoon/controlplane";
-import { messageOf } from "@cocoon/core";
+import { checkColocation } from "@cocoon/colocation";
+import {
+  componentStatus,
+  defaultCacheRoot,
+  findRunning,
+  pkiFiles,
+  resolveBinaries,
+} from "@cocoon/controlplane";
+import { getErrorMessage } from "@cocoon/core";
+import { openKubeClient } from "@cocoon/kube";
 import { askCluster } from "../external-cluster.ts";
 import { knownPlatform, type Platform } from "../platform.ts";
-import type { Check, CheckContext, CheckResult } from "./check.ts";
+import {
+  formatGigabytes,
+  ok,
+  problem,
+  warning,
+  type Check,
+  type CheckContext,
+  type CheckResult,
+} from "./check.ts";
 import { machineChecks } from "./machine-checks.ts";
 
 const run = promisify(execFile);
 const wantedFreeBytes = 5e9;
 const warnDays = 21;
 
-export const allChecks: readonly Check[] = [
+const hostChecks: readonly Check[] = [
   { name: "Node", run: checkNode },
   { name: "disk space", run: checkDisk },
   { name: "memory", run: checkMemory },
   { name: "process table", run: checkProc },
-  ...machineChecks,
+];
+const platformChecks: readonly Check[] = [
   { name: "control plane programs", run: checkBinaries },
   { name: "cluster", run: checkCluster },
   { name: "certificates", run: checkCertificates },
 ];
 
+export type NamedResult = CheckResult & { readonly name: string };
+
+export async function* runChecks(context: CheckContext): AsyncGenerator<NamedResult> {
+  for (const { name, run: check } of [...hostChecks, ...machineChecks, ...platformChecks])
+    yield { name, ...(await check(context)) };
+  yield* await checkColocationWebhooks(context);
+}
+
+async function checkColocationWebhooks(context: CheckContext): Promise<readonly NamedResult[]> {
+  const { directory, env, signal } = context;
+  const platform = await knownPlatform(directory, env).catch(() => undefined); // another check reports it
+  if (!platform || !(await findRunning(directory, "colocation"))) return [];
+  await using client = await openKubeClient({ signal, kubeconfig: platform.kubeconfig });
+  return await checkColocation({ client, namespace: "cocoon-colocation", signal });
+}
+
 function checkNode(): Promise<CheckResult> {
   const major = Number(process.versions.node.split(".")[0]);
-  if (major >= 26) return Promise.resolve({ state: "ok", found: process.version });
-  return Promise.resolve({
-    state: "problem",
-    found: process.version,
-    fix: "run through npm (npm run doctor), which uses the pinned Node 26",
-  });
+  if (major >= 26) return Promise.resolve(ok(process.version));
+  return Promise.resolve(
+    problem(process.version, "run through npm (npm run doctor), which uses the pinned Node 26"),
+  );
 }
 
 async function checkDisk({ directory, env }: CheckContext): Promise<CheckResult> {
@@ -40,14 +71,13 @@ async function checkDisk({ directory, env }: CheckContext): Promise<CheckResult>
   for (const place of places) {
     const free = await freeBytes(place);
     if (free < wantedFreeBytes) {
-      return {
-        state: "warning",
-        found: `${gigabytes(free)} free for ${place}`,
-        fix: `free up to ${gigabytes(wantedFreeBytes)}: machines and a first build need it`,
-      };
+      return warning(
+        `${formatGigabytes(free)} free for ${place}`,
+        `free up to ${formatGigabytes(wantedFreeBytes)}: machines and a first build need it`,
+      );
     }
   }
-  return { state: "ok", found: `${gigabytes(await freeBytes(directory))} free` };
+  return ok(`${formatGigabytes(await freeBytes(directory))} free`);
 }
 
 /** Of the nearest existing parent: the directory itself may not be there yet. */
@@ -61,27 +91,22 @@ async function freeBytes(path: string): Promise<number> {
   }
 }
 
-function gigabytes(bytes: number): string {
-  return `${(bytes / 1e9).toFixed(1)} GB`;
-}
-
 async function checkMemory(): Promise<CheckResult> {
   const text = await readFile("/proc/meminfo", "latin1");
   const available = Number(/^MemAvailable:\s+(\d+)/m.exec(text)?.[1] ?? 0) * 1024;
-  if (available >= 2e9) return { state: "ok", found: `${gigabytes(available)} available` };
-  return {
-    state: "warning",
-    found: `${gigabytes(available)} available`,
-    fix: "close something: the control plane alone takes about 0.7 GB",
-  };
+  if (available >= 2e9) return ok(`${formatGigabytes(available)} available`);
+  return warning(
+    `${formatGigabytes(available)} available`,
+    "close something: the control plane alone takes about 0.7 GB",
+  );
 }
 
 async function checkProc(): Promise<CheckResult> {
   try {
     await readFile("/proc/self/stat");
-    return { state: "ok", found: "/proc is readable" };
+    return ok("/proc is readable");
   } catch (error) {
-    return { state: "problem", found: messageOf(error), fix: "mount /proc: processes are recognised by it" };
+    return problem(getErrorMessage(error), "mount /proc: processes are recognised by it");
   }
 }
 
@@ -94,17 +119,16 @@ async function checkBinaries({ env, signal }: CheckContext): Promise<CheckResult
       installAllowed: false,
       onProgress: () => undefined,
     });
-    return { state: "ok", found: found["kube-apiserver"].replace(/\/kube-apiserver$/, "") };
+    return ok(found["kube-apiserver"].replace(/\/kube-apiserver$/, ""));
   } catch (error) {
     const go = await run("go", ["version"], { signal }).then(
       (result) => result.stdout.trim(),
       () => "no Go compiler",
     );
-    return {
-      state: "warning",
-      found: `${messageOf(error).split(". ")[0]} (${go})`,
-      fix: "npm run up downloads them, or builds them when Go 1.26 is installed",
-    };
+    return warning(
+      `${getErrorMessage(error).split(". ")[0]} (${go})`,
+      "npm run up downloads them, or builds them when Go 1.26 is installed",
+    );
   }
 }
 
@@ -113,13 +137,9 @@ async function checkCluster({ directory, env, signal }: CheckContext): Promise<C
   try {
     platform = await knownPlatform(directory, env);
   } catch (error) {
-    return {
-      state: "problem",
-      found: messageOf(error),
-      fix: `remove ${directory}/cluster.json and run npm run up`,
-    };
+    return problem(getErrorMessage(error), `remove ${directory}/cluster.json and run npm run up`);
   }
-  if (!platform) return { state: "ok", found: `none in ${directory} yet; npm run up makes one` };
+  if (!platform) return ok(`none in ${directory} yet; npm run up makes one`);
   if (platform.components.length === 0) return checkExternal(platform, signal);
   const statuses = await Promise.all(
     platform.components.map((component) => componentStatus(component, { directory, signal })),
@@ -127,14 +147,12 @@ async function checkCluster({ directory, env, signal }: CheckContext): Promise<C
   const broken = statuses.filter((each) => each.state === "crashed" || each.state === "not ready");
   const first = broken[0];
   if (first)
-    return {
-      state: "problem",
-      found: `${first.name} ${first.state}: ${first.detail.split("\n")[0]}`,
-      fix: `npm run logs -- ${first.name}, then npm run up`,
-    };
-  if (statuses.every((each) => each.state === "stopped"))
-    return { state: "ok", found: "stopped; npm run up starts it" };
-  return { state: "ok", found: `${statuses.length} parts ready at ${platform.server}` };
+    return problem(
+      `${first.name} ${first.state}: ${first.detail.split("\n")[0]}`,
+      `npm run logs -- ${first.name}, then npm run up`,
+    );
+  if (statuses.every((each) => each.state === "stopped")) return ok("stopped; npm run up starts it");
+  return ok(`${statuses.length} parts ready at ${platform.server}`);
 }
 
 async function checkExternal(
@@ -142,14 +160,10 @@ async function checkExternal(
   signal: AbortSignal,
 ): Promise<CheckResult> {
   try {
-    const { version } = await askCluster({ kubeconfig, ...(context ? { context } : {}) }, signal);
-    return { state: "ok", found: `Kubernetes ${version} at ${server}` };
+    const { version } = await askCluster({ kubeconfig, context }, signal);
+    return ok(`Kubernetes ${version} at ${server}`);
   } catch (error) {
-    return {
-      state: "problem",
-      found: messageOf(error),
-      fix: "correct the kubeconfig or the cluster, then npm run up again",
-    };
+    return problem(getErrorMessage(error), "correct the kubeconfig or the cluster, then npm run up again");
   }
 }
 
@@ -160,7 +174,7 @@ async function checkCertificates({ directory }: CheckContext): Promise<CheckResu
     const text = await readFile(pair.certificate, "utf8").catch(() => undefined);
     if (text) days.push((Date.parse(new X509Certificate(text).validTo) - Date.now()) / 86_400_000);
   }
-  if (days.length === 0) return { state: "ok", found: "none yet" };
+  if (days.length === 0) return ok("none yet");
   const left = Math.floor(Math.min(...days));
   if (left < warnDays)
     return {
@@ -168,5 +182,5 @@ async function checkCertificates({ directory }: CheckContext): Promise<CheckResu
       found: `${left} days left`,
       fix: "npm run down && npm run up makes new ones",
     };
-  return { state: "ok", found: `${left} days left` };
+  return ok(`${left} days left`);
 }

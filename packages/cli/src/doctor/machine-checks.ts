@@ -1,60 +1,120 @@
-/** Whether this host can run machines: an emulator, what images are built with, how it can be made faster. */
-import { access, constants } from "node:fs/promises";
+/** Whether this host can run machines: an emulator, what images are built with, whose `cocoon` it has, what nodes keep. */
+import { execFile } from "node:child_process";
+import { constants } from "node:fs/promises";
 import { delimiter, join } from "node:path";
-import type { Check, CheckResult } from "./check.ts";
+import { promisify } from "node:util";
+import { isAccessible } from "@cocoon/core";
+import { findFuseProblem, findMissingIsolation } from "@cocoon/qemu";
+import { partsDirectory } from "../parts/parts.ts";
+import { age } from "../table.ts";
+import {
+  formatGigabytes,
+  ok,
+  problem,
+  warning,
+  type Check,
+  type CheckContext,
+  type CheckResult,
+} from "./check.ts";
+
+const run = promisify(execFile);
+const imageTools = ["cpio", "mke2fs", "debugfs", "dpkg-deb", "gcc", "mmdebstrap"];
 
 export const machineChecks: readonly Check[] = [
   {
     name: "QEMU",
-    run: ({ env }) => needs(env, ["qemu-system-x86_64", "qemu-img"], "qemu-system-x86 qemu-utils"),
+    run: (context) =>
+      checkPrograms(context, ["qemu-system-x86_64", "qemu-img"], "qemu-system-x86 qemu-utils"),
   },
   {
     name: "image tools",
-    run: ({ env }) =>
-      needs(
-        env,
-        ["cpio", "mke2fs", "debugfs", "dpkg-deb", "gcc", "mmdebstrap"],
-        "cpio e2fsprogs dpkg gcc libc6-dev mmdebstrap",
-      ),
+    run: (context) => checkPrograms(context, imageTools, "cpio e2fsprogs dpkg gcc libc6-dev mmdebstrap"),
   },
-  { name: "ping", run: ({ env }) => needs(env, ["ping"], "iputils-ping") },
+  { name: "ping", run: (context) => checkPrograms(context, ["ping"], "iputils-ping") },
   { name: "virtualisation", run: checkKvm },
+  { name: "isolation of machines", run: checkIsolation },
+  { name: "lazy wake", run: checkLazyWake },
+  { name: "command cocoon", run: checkCocoon },
+  { name: "snapshots on nodes", run: checkSnapshots },
 ];
 
-async function needs(
-  env: Readonly<Record<string, string | undefined>>,
+async function checkPrograms(
+  { env }: CheckContext,
   programs: readonly string[],
   packages: string,
 ): Promise<CheckResult> {
   const places = [...(env["PATH"] ?? "").split(delimiter), "/usr/sbin", "/sbin"];
   const missing: string[] = [];
   for (const program of programs) {
-    const found = await Promise.all(places.map((place) => isExecutable(join(place, program))));
+    const found = await Promise.all(
+      places.map((place) => isAccessible(join(place, program), constants.X_OK)),
+    );
     if (!found.includes(true)) missing.push(program);
   }
-  if (missing.length === 0) return { state: "ok", found: programs.join(", ") };
-  return {
-    state: "problem",
-    found: `missing: ${missing.join(", ")}`,
-    fix: `apt-get install ${packages} (npm run up does it as root)`,
-  };
-}
-
-async function isExecutable(path: string): Promise<boolean> {
-  return access(path, constants.X_OK).then(
-    () => true,
-    () => false,
+  if (missing.length === 0) return ok(programs.join(", "));
+  return problem(
+    `missing: ${missing.join(", ")}`,
+    `apt-get install ${packages} (npm run up does it as root)`,
   );
 }
 
 /** Without it everything works, slower. Whether guests really run with it is found out when the first one starts. */
 async function checkKvm(): Promise<CheckResult> {
-  const usable = await access("/dev/kvm", constants.R_OK | constants.W_OK).then(
-    () => true,
-    () => false,
+  const usable = await isAccessible("/dev/kvm", constants.R_OK | constants.W_OK);
+  const found = usable ? "/dev/kvm can be opened" : "no /dev/kvm: machines are emulated, which is slower";
+  return ok(found);
+}
+
+/** Whether machines can run here before their memory and disks have arrived. */
+async function checkLazyWake({ signal }: CheckContext): Promise<CheckResult> {
+  const problem = await findFuseProblem({ signal });
+  if (problem === "") return { state: "ok", found: "possible: VK_LAZY_WAKE=auto turns it on" };
+  return { state: "ok", found: `not possible, snapshots are pulled whole before a machine runs: ${problem}` };
+}
+
+/** Whether machines are kept from this host and from each other as far as it can be. */
+async function checkIsolation({ directory, signal }: CheckContext): Promise<CheckResult> {
+  const missing = await findMissingIsolation(directory, { signal });
+  if (missing.length === 0) return ok("users, namespaces, cgroups, guard of the user network");
+  return warning(missing.join("; "), "see docs/security.md, machines and their host");
+}
+
+/** Two programs have this name: the Go one, whose VMs nodes then drive, and ours, which works on the built-in engine's files. */
+async function checkCocoon({ env, signal }: CheckContext): Promise<CheckResult> {
+  const path = env["VK_COCOON_BIN"] || "/usr/local/bin/cocoon";
+  if (!(await isAccessible(path, constants.F_OK))) return ok(`no ${path}: nodes use the built-in engine`);
+  const version = await run(path, ["version"], { signal, timeout: 10_000 }).then(
+    ({ stdout }) => stdout,
+    () => "",
   );
-  return {
-    state: "ok",
-    found: usable ? "/dev/kvm can be opened" : "no /dev/kvm: machines are emulated, which is slower",
-  };
+  const named = `${path} ${/^Version:\s*(\S+)/m.exec(version)?.[1] ?? ""}`;
+  if (version === "") return problem(`${path} does not run`, "repair it, or choose VK_RUNTIME=qemu");
+  if (!version.includes("Node.js"))
+    return ok(`${named} is the Go program: nodes drive it unless VK_RUNTIME=qemu`);
+  if (env["VK_RUNTIME"] !== "cocoon") return ok(`${named} is of this project: nodes use the built-in engine`);
+  const fix = "name the Go program in VK_COCOON_BIN, or choose VK_RUNTIME=qemu";
+  return problem(`${named} is of this project and knows no VM of the Go program`, fix);
+}
+
+/** As vk-cocoon limits them by default (VK_SNAPSHOT_CACHE_MAX_MIB, VK_SNAPSHOT_CACHE_MAX_HOURS). */
+const limit = { bytes: 20_480 * 2 ** 20, days: 7 };
+
+/** Snapshots pulled for clones, and copies of machines that left: the kubelet removes them by size and age. */
+async function checkSnapshots({ directory, env, signal }: CheckContext): Promise<CheckResult> {
+  const { forEachRuntime } = await import("../parts/node-machines.ts");
+  const options = { directory: partsDirectory(directory), path: env["PATH"] ?? "", signal };
+  const texts: string[] = [];
+  let total = 0;
+  await forEachRuntime(options, async (runtime, node) => {
+    const snapshots = await runtime.snapshots.list({ signal });
+    const bytes = snapshots.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+    const [oldest] = snapshots;
+    const since = oldest ? `, oldest ${age(Date.now() - Date.parse(oldest.createdAt))}` : "";
+    texts.push(`cocoon-${node}: ${snapshots.length} with ${formatGigabytes(bytes)}${since}`);
+    total += bytes;
+  });
+  const limits = `limits: ${formatGigabytes(limit.bytes)} and ${limit.days} days for pulled ones`;
+  const found = texts.length === 0 ? `none (${limits})` : `${texts.join("; ")} (${limits})`;
+  if (total <= 2 * limit.bytes) return ok(found);
+  return warning(found, "lower VK_SNAPSHOT_CACHE_MAX_MIB, or use a larger disk");
 }

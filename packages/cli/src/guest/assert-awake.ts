@@ -1,13 +1,12 @@
-/** A machine that is not awake cannot be reached; people are told what to do instead. */
-import { label, readVmRuntime } from "@cocoon/contract";
+/** A machine that is not awake cannot be reached; the error names what to do instead. */
+import { label, readMachineState, readVmRuntime } from "@cocoon/contract";
 import { Fault } from "@cocoon/core";
 import type { Pod } from "@cocoon/kube";
-import { stateOfPod } from "../cluster/machine-rows.ts";
 import { commandName } from "../invocation.ts";
 
 export function assertAwake(pod: Pod): void {
   const { name = "", labels, annotations } = pod.metadata;
-  const { state, message } = stateOfPod(pod);
+  const { state, message } = readMachineState(pod);
   const set = labels?.[label.set];
   const command = commandName();
   const why = message === "" ? "" : ` (${message})`;

@@ -5,53 +5,66 @@
  */
 import { spawn, type ChildProcess, type SpawnOptions } from "node:child_process";
 import { once } from "node:events";
+import { machineContainer } from "@cocoon/contract";
 import { Fault } from "@cocoon/core";
-import type { ClusterTarget, Session } from "../cluster/session.ts";
+import type { Pod } from "@cocoon/kube";
+import { findMachine, getName } from "../cluster/find.ts";
+import { openSession, type ClusterOptions, type Session } from "../cluster/session.ts";
+import { assertAwake } from "./assert-awake.ts";
 
-export interface Kubectl {
-  readonly command: string;
-  /** What reaches the cluster and the namespace. */
-  readonly args: readonly string[];
+export interface Guest extends AsyncDisposable {
+  readonly session: Session;
+  readonly pod: Pod;
+  readonly name: string;
+  readonly container: string;
+  /** Starts kubectl with the flags of cluster and namespace before these arguments. */
+  readonly start: (args: readonly string[], options: SpawnOptions) => Promise<ChildProcess>;
 }
 
-export async function kubectlFor({ target, namespace, signal }: Session): Promise<Kubectl> {
+/** A machine that is awake, by its name or its set's, and a kubectl that reaches it. */
+export async function openGuest(name: string, options: ClusterOptions): Promise<Guest> {
+  await using stack = new AsyncDisposableStack();
+  const session = stack.use(await openSession(options));
+  const pod = await findMachine(session, name, { mainOfSet: true });
+  assertAwake(pod);
+  const command = await findProgram(session);
+  const { kubeconfig, context } = session.target;
+  const cluster = [
+    ...(kubeconfig ? ["--kubeconfig", kubeconfig] : []),
+    ...(context ? ["--context", context] : []),
+    "--namespace",
+    session.namespace,
+  ];
+  const kept = stack.move();
   return {
-    command: await programOf(target, signal),
-    args: [...clusterArguments(target), "--namespace", namespace],
+    session,
+    pod,
+    name: getName(pod),
+    container: pod.spec?.containers[0]?.name ?? machineContainer,
+    start: (args, spawning) => startProgram(command, [...cluster, ...args], spawning),
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
 }
 
-function clusterArguments({ kubeconfig, context }: ClusterTarget): string[] {
-  return [...(kubeconfig ? ["--kubeconfig", kubeconfig] : []), ...(context ? ["--context", context] : [])];
-}
-
 /** The one that matches the platform of this machine; else the one on the path. */
-async function programOf({ home }: ClusterTarget, signal: AbortSignal): Promise<string> {
-  if (home === undefined) return "kubectl";
-  const { defaultCacheRoot, resolveBinaries } = await import("@cocoon/controlplane");
-  const { kubectl } = await resolveBinaries({
-    cacheRoot: defaultCacheRoot(process.env),
-    env: process.env,
-    signal,
-    installAllowed: false,
-    onProgress: () => undefined,
-  });
-  return kubectl;
+async function findProgram({ target, signal }: Session): Promise<string> {
+  if (target.home === undefined) return "kubectl";
+  const { findKubectl } = await import("../platform.ts");
+  return findKubectl(signal);
 }
 
-/** Starts it; "is not there" becomes a sentence. */
-export async function startKubectl(
-  kubectl: Kubectl,
+async function startProgram(
+  command: string,
   args: readonly string[],
   options: SpawnOptions,
 ): Promise<ChildProcess> {
-  const child = spawn(kubectl.command, [...kubectl.args, ...args], options);
+  const child = spawn(command, args, options);
   try {
     await once(child, "spawn");
   } catch (error) {
     throw new Fault(
       "notFound",
-      `${kubectl.command} cannot be started: exec, logs, console and ssh need kubectl on the PATH`,
+      `${command} cannot be started: exec, logs, console and ssh need kubectl on the PATH`,
       { cause: error },
     );
   }
@@ -59,7 +72,7 @@ export async function startKubectl(
 }
 
 /** Waits for its end; a terminal's Ctrl-C is the child's business, not ours. */
-export async function exitCodeOf(child: ChildProcess): Promise<number> {
+export async function waitForExit(child: ChildProcess): Promise<number> {
   const ignore = () => undefined;
   process.on("SIGINT", ignore);
   try {

@@ -1,35 +1,32 @@
 /** logs of a machine: the guest's journal, else its console. */
-import { machineContainer } from "@cocoon/contract";
 import { Fault } from "@cocoon/core";
-import { findMachine, nameOf } from "../cluster/find.ts";
-import { openSession, type ClusterOptions } from "../cluster/session.ts";
+import type { ClusterOptions } from "../cluster/session.ts";
 import { Quit } from "../run-cli.ts";
-import { assertAwake } from "./assert-awake.ts";
-import { exitCodeOf, kubectlFor, startKubectl } from "./kubectl-program.ts";
+import { openGuest, waitForExit } from "./kubectl-program.ts";
 
 export interface MachineLogsOptions extends ClusterOptions {
   readonly follow?: boolean;
   readonly lines: number;
   readonly since?: string;
   readonly timestamps?: boolean;
+  readonly console?: boolean;
 }
 
 export async function machineLogs(name: string, options: MachineLogsOptions): Promise<void> {
-  await using session = await openSession(options);
-  const pod = await findMachine(session, name, { mainOfSet: true });
-  assertAwake(pod);
-  if (options.since !== undefined && !/^[\d.]+[a-z\u00b5\d.]*$/.test(options.since))
-    throw new Fault("badRequest", `--since ${options.since}: write a duration such as 10m or 2h`);
+  const { follow, lines, since, timestamps, console } = options;
+  if (since !== undefined && !/^[\d.]+[a-z\u00b5\d.]*$/.test(since))
+    throw new Fault("badRequest", `--since ${since}: write a duration such as 10m or 2h`);
+  await using guest = await openGuest(name, options);
   const args = [
     "logs",
-    nameOf(pod),
+    guest.name,
     "--container",
-    pod.spec?.containers[0]?.name ?? machineContainer,
-    `--tail=${options.lines}`,
-    ...(options.follow ? ["--follow"] : []),
-    ...(options.since ? [`--since=${options.since}`] : []),
-    ...(options.timestamps ? ["--timestamps"] : []),
+    guest.container,
+    `--tail=${lines}`,
+    ...(follow ? ["--follow"] : []),
+    ...(since ? [`--since=${since}`] : []),
+    ...(timestamps ? ["--timestamps"] : []),
+    ...(console ? ["--previous"] : []), // vk-cocoon answers it with the console
   ];
-  const child = await startKubectl(await kubectlFor(session), args, { stdio: "inherit" });
-  throw new Quit(await exitCodeOf(child));
+  throw new Quit(await waitForExit(await guest.start(args, { stdio: "inherit" })));
 }

@@ -1,42 +1,38 @@
-/** The colocation webhooks. They make and renew their certificate and register themselves; nothing asks for them to be used. */
+/** The colocation webhooks. They make and renew their certificate and register themselves; no part needs them. */
 import { documentedGates } from "@cocoon/colocation";
 import type { Component } from "@cocoon/controlplane";
-import { applyManifests, createMissing, readManifests } from "./apply.ts";
-import { account, partKubeconfig } from "./identity.ts";
-import { loopback, programArguments, programEnvironment, sourceFile, type PartContext } from "./part.ts";
-import { probeHealth } from "./probe-health.ts";
+import { applyFiles, createMissing } from "./apply.ts";
+import { account } from "./identity.ts";
+import { loopback, programPart, type PartContext } from "./part.ts";
 
 export function colocationPart(context: PartContext): Component {
   const { ports } = context;
-  return {
+  return programPart(context, {
     name: "colocation",
-    summary: "batch pods, quotas, reservations, as Koordinator's webhooks",
+    summary: "admits batch pods, quotas and reservations, as Koordinator's webhooks do",
     needs: ["kube-apiserver"],
-    command: process.execPath,
-    args: programArguments(
-      "colocation",
+    program: "colocation",
+    account: account.colocation,
+    args: [
       `--webhook-bind=${loopback}`,
       `--webhook-host=${loopback}`,
       `--webhook-port=${ports.colocation}`,
       `--metrics-addr=${loopback}:${ports.colocationMetrics}`,
       `--health-probe-addr=${loopback}:${ports.colocationHealth}`,
       `--feature-gates=${documentedGates.map((gate) => `${gate}=true`).join(",")}`,
-    ),
-    env: {
-      ...programEnvironment(context),
-      KUBECONFIG: partKubeconfig(context, account.colocation),
-      POD_NAMESPACE: account.colocation.namespace,
-    },
+    ],
+    env: { POD_NAMESPACE: account.colocation.namespace },
     prepare: async (options) => {
-      const files = ["namespace", "crds", "priority-classes", "rbac"].map((name) =>
-        sourceFile("deploy", "colocation", `${name}.yaml`),
+      const names = ["namespace", "crds", "priority-classes", "rbac"];
+      await applyFiles(
+        context,
+        names.map((name) => `colocation/${name}.yaml`),
+        options,
       );
-      await applyManifests(context, await readManifests(...files), options);
       // Ours to begin with, then the administrator's; and once registered, our own webhook would have to allow it.
-      const settings = await readManifests(sourceFile("deploy", "colocation", "slo-controller-config.yaml"));
-      await createMissing(context, settings, options);
+      await createMissing(context, "colocation/slo-controller-config.yaml", options);
     },
-    probe: (options) => probeHealth(ports.colocationHealth, options),
+    healthPort: ports.colocationHealth,
     stopGraceMs: 20_000,
-  };
+  });
 }

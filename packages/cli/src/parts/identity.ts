@@ -1,13 +1,10 @@
-/**
- * Who a part is for the API server: the user that its ServiceAccount would be in a cluster, with the same rights and no
- * more. So the roles in deploy/ are what it runs with here, too.
- */
+/** The user that a part is for the API server: that of its ServiceAccount, with the roles of deploy/ and no more. */
 import { join } from "node:path";
 import { ensureClientIdentity, identityKubeconfig } from "@cocoon/controlplane";
 import { systemNamespace } from "@cocoon/contract";
 import type { PartContext } from "./part.ts";
 
-interface ServiceAccount {
+export interface ServiceAccount {
   readonly namespace: string;
   readonly name: string;
 }
@@ -16,7 +13,10 @@ export const account = {
   operator: { namespace: systemNamespace, name: "cocoon-operator" },
   webhook: { namespace: systemNamespace, name: "cocoon-webhook" },
   colocation: { namespace: "cocoon-colocation", name: "cocoon-colocation" },
+  dashboard: { namespace: systemNamespace, name: "cocoon-dashboard" },
   node: { namespace: systemNamespace, name: "vk-cocoon" },
+  gateway: { namespace: systemNamespace, name: "cocoon-gateway" },
+  metricsServer: { namespace: "kube-system", name: "metrics-server" },
 } as const satisfies Record<string, ServiceAccount>;
 
 function identitiesDirectory({ directory }: Pick<PartContext, "directory">): string {
@@ -27,17 +27,13 @@ export function partKubeconfig(context: PartContext, { name }: ServiceAccount): 
   return identityKubeconfig({ directory: identitiesDirectory(context), name });
 }
 
-/** One after the other: nodes share theirs. */
 export async function ensureIdentities(context: PartContext): Promise<void> {
-  for (const each of Object.values(account)) await ensureIdentity(context, each);
-}
-
-async function ensureIdentity(context: PartContext, { namespace, name }: ServiceAccount): Promise<void> {
-  await ensureClientIdentity(context.pki, {
-    directory: identitiesDirectory(context),
-    name,
-    server: context.server,
-    commonName: `system:serviceaccount:${namespace}:${name}`,
-    organizations: ["system:serviceaccounts", `system:serviceaccounts:${namespace}`],
-  });
+  for (const { namespace, name } of Object.values(account))
+    await ensureClientIdentity(context.pki, {
+      directory: identitiesDirectory(context),
+      name,
+      server: context.server,
+      commonName: `system:serviceaccount:${namespace}:${name}`,
+      organizations: ["system:serviceaccounts", `system:serviceaccounts:${namespace}`],
+    });
 }

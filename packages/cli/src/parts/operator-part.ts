@@ -1,45 +1,39 @@
 /** The operator, with its definitions and rights from deploy/. */
 import { systemNamespace } from "@cocoon/contract";
 import type { Component } from "@cocoon/controlplane";
-import { applyManifests, readManifests } from "./apply.ts";
-import { account, partKubeconfig } from "./identity.ts";
-import {
-  loopback,
-  programArguments,
-  programEnvironment,
-  registryAccess,
-  sourceFile,
-  type PartContext,
-} from "./part.ts";
-import { probeHealth } from "./probe-health.ts";
+import { applyFiles } from "./apply.ts";
+import { account } from "./identity.ts";
+import { loopback, programPart, type PartContext } from "./part.ts";
 
 export function operatorPart(context: PartContext): Component {
-  const { ports } = context;
-  const registry = registryAccess(context);
-  return {
+  const { ports, settings } = context;
+  return programPart(context, {
     name: "operator",
-    summary: "keeps CocoonSets and CocoonHibernations as asked",
+    summary: "reconciles CocoonSets and CocoonHibernations",
     needs: ["kube-apiserver", "registry"],
-    command: process.execPath,
-    args: programArguments("operator"),
+    program: "operator",
+    account: account.operator,
+    usesRegistry: true,
     env: {
-      ...programEnvironment(context),
-      KUBECONFIG: partKubeconfig(context, account.operator),
       POD_NAMESPACE: systemNamespace,
+      // The only replica: an API server that is down for a while must not cost it a lease.
+      LEADER_ELECT: "false",
       METRICS_ADDR: `${loopback}:${ports.operatorMetrics}`,
       PROBE_ADDR: `${loopback}:${ports.operatorHealth}`,
-      ...registry.env,
+      ...(settings.legacy ? { LEGACY_API: "on" } : {}),
     },
-    ...(registry.secrets ? { secrets: registry.secrets } : {}),
-    prepare: async (options) => {
-      const definitions = ["cocoonsets", "cocoonhibernations", "cocoonsnapshotgrants"].map((name) =>
-        sourceFile("deploy", "crds", `cocoonset.cocoonstack.io_${name}.yaml`),
-      );
-      const files = ["namespace", "service-account", "rbac"].map((name) =>
-        sourceFile("deploy", "operator", `${name}.yaml`),
-      );
-      await applyManifests(context, await readManifests(...definitions, ...files), options);
-    },
-    probe: (options) => probeHealth(ports.operatorHealth, options),
-  };
+    prepare: (options) =>
+      applyFiles(
+        context,
+        [
+          ...["cocoonsets", "cocoonhibernations", "cocoonsnapshotgrants"].map(
+            (name) => `crds/cocoonset.cocoonstack.io_${name}.yaml`,
+          ),
+          ...["namespace", "service-account", "rbac"].map((name) => `operator/${name}.yaml`),
+          ...(settings.legacy ? ["crd.yaml", "operator/legacy/rbac.yaml"] : []),
+        ],
+        options,
+      ),
+    healthPort: ports.operatorHealth,
+  });
 }

@@ -1,6 +1,8 @@
 /** What every part of Cocoon on this machine is described from. */
 import { join } from "node:path";
 import type { Component, PkiFiles } from "@cocoon/controlplane";
+import { Fault, type Abortable } from "@cocoon/core";
+import { partKubeconfig, type ServiceAccount } from "./identity.ts";
 
 /** Ports of the parts, and which component listens on each. */
 export const portOwners = {
@@ -17,38 +19,53 @@ export const portOwners = {
   colocation: "colocation",
   colocationHealth: "colocation",
   colocationMetrics: "colocation",
+  dashboard: "dashboard",
+  dashboardHealth: "dashboard",
+  metricsServer: "metrics-server",
+  gateway: "gateway",
+  gatewayHealth: "gateway",
 } as const;
 export type PartPort = keyof typeof portOwners;
 export type PartPorts = Readonly<Record<PartPort, number>>;
+
+/** Settings of `up` beside the parts that always run; the next `up` keeps them. */
+export interface PartSettings {
+  readonly metricsServer: boolean;
+  readonly legacy: boolean;
+}
 
 export interface PartContext {
   /** Holds everything of the parts, below the platform's directory. */
   readonly directory: string;
   readonly ports: PartPorts;
+  readonly settings: PartSettings;
   readonly pki: PkiFiles;
-  /** URL of the Kubernetes API. */
   readonly server: string;
-  /** The administrator's. */
   readonly kubeconfig: string;
-  readonly kubectl: string;
+  readonly programs: { readonly "metrics-server": string };
   /** What parts and people show to the registry. */
   readonly registryToken: string;
-  /** Where programs like QEMU are looked for. */
-  readonly path: string;
 }
 
 export const loopback = "127.0.0.1";
 
 const packages = join(import.meta.dirname, "../../..");
 
-type ProgramPackage = "registry" | "vk" | "operator" | "webhook" | "colocation";
+type ProgramPackage =
+  | "registry"
+  | "vk"
+  | "operator"
+  | "webhook"
+  | "colocation"
+  | "gateway"
+  | "dashboard"
+  | "cli";
 
 /** Files that are part of the source, such as manifests. */
 export function sourceFile(...names: readonly string[]): string {
   return join(packages, "..", ...names);
 }
 
-/** Node with one of our programs. */
 export function programArguments(name: ProgramPackage, ...args: readonly string[]): readonly string[] {
   // Most of what a part allocates dies at once: a small nursery keeps its memory small.
   return ["--max-semi-space-size=2", join(packages, name, "src", "main.ts"), ...args];
@@ -70,10 +87,45 @@ export function programEnvironment({ directory }: Pick<PartContext, "directory">
   };
 }
 
-/** How a part reaches the registry. */
-export function registryAccess(context: PartContext): Pick<Component, "env" | "secrets"> {
+export interface ProgramPart extends Pick<
+  Component,
+  "name" | "summary" | "needs" | "prepare" | "secrets" | "stopGraceMs"
+> {
+  readonly program: Exclude<ProgramPackage, "cli">;
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** Who it is for the API server; absent: it does not use one. */
+  readonly account?: ServiceAccount;
+  /** It pushes to the registry, or reads it. */
+  readonly usesRegistry?: boolean;
+  /** Port of its /readyz. */
+  readonly healthPort: number;
+}
+
+export function programPart(context: PartContext, part: ProgramPart): Component {
+  const { program, args = [], env, account, usesRegistry = false, healthPort, secrets, ...component } = part;
   return {
-    env: { OCI_REGISTRY: registryAddress(context), EPOCH_CA_CERT: context.pki.ca.certificate },
-    secrets: { EPOCH_TOKEN: context.registryToken },
+    ...component,
+    command: process.execPath,
+    args: programArguments(program, ...args),
+    env: {
+      ...programEnvironment(context),
+      ...(account ? { KUBECONFIG: partKubeconfig(context, account) } : {}),
+      ...env,
+      ...(usesRegistry
+        ? { OCI_REGISTRY: registryAddress(context), EPOCH_CA_CERT: context.pki.ca.certificate }
+        : {}),
+    },
+    ...(usesRegistry || secrets
+      ? { secrets: { ...secrets, ...(usesRegistry ? { EPOCH_TOKEN: context.registryToken } : {}) } }
+      : {}),
+    probe: (options) => probeHealth(healthPort, options),
   };
+}
+
+/** Throws what the part answers while it is not ready. */
+async function probeHealth(port: number, { signal }: Abortable): Promise<void> {
+  const response = await fetch(`http://${loopback}:${port}/readyz`, { signal });
+  const text = await response.text();
+  if (!response.ok) throw new Fault("unavailable", `not ready: ${text.slice(0, 300).trim()}`);
 }

@@ -2,8 +2,9 @@
  * The parts of Cocoon that run beside the control plane, and what they keep:
  *
  *   <dir>/parts/
- *     parts.json       ports, kept across down and up
+ *     parts.json       ports and settings, kept across down and up
  *     registry-token   what opens the registry; only its owner reads it
+ *     gateway-key      an API key of the gateway for namespace default; only its owner reads it
  *     registry/        content of the registry
  *     identities/      certificates and kubeconfigs of the parts: each has the rights of its ServiceAccount
  *     compiled/        compiled code of our programs, made again when missing
@@ -13,61 +14,78 @@
 import { randomBytes } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { findRunning, keepPorts, type Component, type PkiFiles } from "@cocoon/controlplane";
-import { Fault, tryReadFile, writeFileAtomically } from "@cocoon/core";
+import { damagedStateFix, findRunning, keepPorts, type Component } from "@cocoon/controlplane";
+import { tryReadFile, tryReadJson, writeFileAtomically } from "@cocoon/core";
 import * as z from "zod";
 import { colocationPart } from "./colocation-part.ts";
+import { gatewayPart } from "./gateway-part.ts";
+import { dashboardPart } from "./dashboard-part.ts";
 import { ensureIdentities } from "./identity.ts";
 import { nodeNumbers, nodePart } from "./node-part.ts";
-import { portOwners, type PartContext, type PartPort, type PartPorts } from "./part.ts";
+import {
+  loopback,
+  portOwners,
+  type PartContext,
+  type PartPort,
+  type PartPorts,
+  type PartSettings,
+} from "./part.ts";
+import { metricsServerPart } from "./metrics-server-part.ts";
 import { operatorPart } from "./operator-part.ts";
 import { registryPart } from "./registry-part.ts";
 import { webhookPart } from "./webhook-part.ts";
 
-const portSchema = z.int().min(1).max(65_535);
 const stateSchema = z.object({
-  ports: z.partialRecord(z.enum(Object.keys(portOwners) as [PartPort, ...PartPort[]]), portSchema),
+  ports: z.partialRecord(
+    z.enum(Object.keys(portOwners) as [PartPort, ...PartPort[]]),
+    z.int().min(1).max(65_535),
+  ),
+  settings: z
+    .object({ metricsServer: z.boolean().default(false), legacy: z.boolean().default(false) })
+    .prefault({}),
 });
+type PartsState = z.infer<typeof stateSchema>;
 
-export interface PartsRequest {
+export interface PartsRequest extends Pick<PartContext, "pki" | "server" | "kubeconfig" | "programs"> {
   /** The platform's. */
   readonly directory: string;
-  readonly pki: PkiFiles;
-  readonly server: string;
-  readonly kubeconfig: string;
-  readonly kubectl: string;
-  readonly path: string;
+  /** What is absent stays as it was. */
+  readonly settings?: Partial<PartSettings> | undefined;
 }
 
 export function partsDirectory(directory: string): string {
   return join(directory, "parts");
 }
 
-/** Finds ports and makes secrets for the parts. Idempotent; what `stack` holds gives the port reservations back. */
+/** Finds ports and makes secrets for the parts. Idempotent; `stack` owns the port reservations. */
 export async function prepareParts(
   request: PartsRequest,
   stack: AsyncDisposableStack,
 ): Promise<readonly Component[]> {
   const directory = partsDirectory(request.directory);
   await mkdir(directory, { recursive: true, mode: 0o700 });
+  const before = await readState(directory);
   const ports = await keepPorts({
     owners: portOwners,
-    before: (await readPorts(directory)) ?? {},
+    before: before?.ports ?? {},
     isRunning: async (component) => (await findRunning(request.directory, component)) !== undefined,
     stack,
   });
-  await writeFileAtomically(statePath(directory), `${JSON.stringify({ ports }, null, 2)}\n`, { mode: 0o600 });
-  const context = { ...request, directory, ports, registryToken: await ensureToken(directory) };
+  const settings = { ...stateSchema.shape.settings.parse(before?.settings), ...request.settings };
+  const state = JSON.stringify({ ports, settings } satisfies PartsState, null, 2);
+  await writeFileAtomically(statePath(directory), `${state}\n`, { mode: 0o600 });
+  const context = { ...request, directory, ports, settings, registryToken: await ensureToken(directory) };
   await ensureIdentities(context);
-  return partsOf(context);
+  return describeParts(context);
 }
 
 /** The parts as they were prepared last; none when they never were. Reads only. */
 export async function knownParts(request: PartsRequest): Promise<readonly Component[]> {
   const directory = partsDirectory(request.directory);
-  const [ports, registryToken] = await Promise.all([readPorts(directory), readToken(directory)]);
-  if (!ports || registryToken === undefined) return [];
-  return partsOf({ ...request, directory, ports: ports as PartPorts, registryToken });
+  const [state, registryToken] = await Promise.all([readState(directory), readToken(directory)]);
+  if (!state || registryToken === undefined) return [];
+  const { ports, settings } = state;
+  return describeParts({ ...request, directory, ports: ports as PartPorts, settings, registryToken });
 }
 
 /** The parts as they would be, for people to read. The secret is not among what is shown. */
@@ -76,38 +94,43 @@ export async function plannedParts(
   stack: AsyncDisposableStack,
 ): Promise<readonly Component[]> {
   const directory = partsDirectory(request.directory);
-  const before = await readPorts(directory);
-  const ports =
-    before ?? (await keepPorts({ owners: portOwners, before: {}, isRunning: async () => false, stack }));
-  return partsOf({ ...request, directory, ports: ports as PartPorts, registryToken: "" });
+  const before = await readState(directory);
+  const isRunning = async () => false;
+  const ports = before?.ports ?? (await keepPorts({ owners: portOwners, before: {}, isRunning, stack }));
+  const settings = { ...stateSchema.shape.settings.parse(before?.settings), ...request.settings };
+  return describeParts({ ...request, directory, ports: ports as PartPorts, settings, registryToken: "" });
 }
 
-function partsOf(context: PartContext): readonly Component[] {
+function describeParts(context: PartContext): readonly Component[] {
   return [
     registryPart(context),
     operatorPart(context),
     webhookPart(context),
     colocationPart(context),
+    dashboardPart(context),
     ...nodeNumbers.map((number) => nodePart(context, number)),
+    gatewayPart(context),
+    ...(context.settings.metricsServer ? [metricsServerPart(context)] : []),
   ];
+}
+
+/** Whether an earlier `up` enabled it. */
+export async function hasMetricsServer(directory: string): Promise<boolean> {
+  return (await readState(partsDirectory(directory)))?.settings.metricsServer ?? false;
+}
+
+/** Where the gateway listens; undefined where an earlier version made the parts. */
+export async function findGatewayUrl(directory: string): Promise<string | undefined> {
+  const port = (await readState(partsDirectory(directory)))?.ports.gateway;
+  return port === undefined ? undefined : `http://${loopback}:${port}`;
 }
 
 function statePath(directory: string): string {
   return join(directory, "parts.json");
 }
 
-async function readPorts(directory: string): Promise<Partial<Record<PartPort, number>> | undefined> {
-  const text = await tryReadFile(statePath(directory));
-  if (text === undefined) return undefined;
-  try {
-    return stateSchema.parse(JSON.parse(text)).ports;
-  } catch (error) {
-    throw new Fault(
-      "invalid",
-      `${statePath(directory)} is damaged; remove that one file and run the command again (ports are then chosen anew)`,
-      { cause: error },
-    );
-  }
+function readState(directory: string): Promise<PartsState | undefined> {
+  return tryReadJson(statePath(directory), stateSchema, damagedStateFix);
 }
 
 function tokenPath(directory: string): string {

@@ -1,19 +1,17 @@
 /** The snapshot registry: TLS with a certificate of the cluster's authority, closed but for the token made by `up`. */
 import { join } from "node:path";
 import type { Component } from "@cocoon/controlplane";
-import { probeHealth } from "./probe-health.ts";
-import { loopback, programArguments, programEnvironment, registryAddress, type PartContext } from "./part.ts";
+import { loopback, programPart, registryAddress, type PartContext } from "./part.ts";
 
 export function registryPart(context: PartContext): Component {
   const { directory, ports, pki, registryToken } = context;
   const { certificate, key } = pki.leaf.components;
-  return {
+  return programPart(context, {
     name: "registry",
-    summary: "keeps sleeping machines and images",
+    summary: "keeps images and the snapshots of hibernated machines",
     needs: [],
-    command: process.execPath,
-    args: programArguments(
-      "registry",
+    program: "registry",
+    args: [
       "serve",
       `--addr=${registryAddress(context)}`,
       `--health-addr=${loopback}:${ports.registryHealth}`,
@@ -21,9 +19,8 @@ export function registryPart(context: PartContext): Component {
       `--tls-cert-file=${certificate}`,
       `--tls-key-file=${key}`,
       "--storage=filesystem",
-    ),
-    env: programEnvironment(context),
+    ],
     secrets: { EPOCH_REGISTRY_TOKEN: registryToken },
-    probe: (options) => probeHealth(ports.registryHealth, options),
-  };
+    healthPort: ports.registryHealth,
+  });
 }

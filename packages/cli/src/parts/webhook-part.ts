@@ -2,57 +2,43 @@
 import { readFile } from "node:fs/promises";
 import type { Component } from "@cocoon/controlplane";
 import { applyManifests, readManifests, type Manifest } from "./apply.ts";
-import { account, partKubeconfig } from "./identity.ts";
-import {
-  loopback,
-  programArguments,
-  programEnvironment,
-  registryAccess,
-  sourceFile,
-  type PartContext,
-} from "./part.ts";
-import { probeHealth } from "./probe-health.ts";
+import { account } from "./identity.ts";
+import { loopback, programPart, type PartContext } from "./part.ts";
 
 export function webhookPart(context: PartContext): Component {
   const { ports, pki } = context;
-  const registry = registryAccess(context);
   const { certificate, key } = pki.leaf.components;
-  return {
+  return programPart(context, {
     name: "webhook",
-    summary: "gives machines their names and nodes, checks what is asked for",
+    summary: "gives machines their names and nodes, validates sets",
     needs: ["kube-apiserver", "registry", "operator"], // the operator's definitions are what it watches
-    command: process.execPath,
-    args: programArguments("webhook"),
+    program: "webhook",
+    account: account.webhook,
+    usesRegistry: true,
     env: {
-      ...programEnvironment(context),
-      KUBECONFIG: partKubeconfig(context, account.webhook),
       LISTEN_ADDR: `${loopback}:${ports.webhook}`,
       METRICS_ADDR: `${loopback}:${ports.webhookHealth}`,
       TLS_CERT: certificate,
       TLS_KEY: key,
-      ...registry.env,
     },
-    ...(registry.secrets ? { secrets: registry.secrets } : {}),
     prepare: async (options) => {
-      const [rights, webhooks] = ["rbac", "webhooks"].map((name) =>
-        sourceFile("deploy", "webhook", "base", `${name}.yaml`),
-      ) as [string, string];
       const authority = (await readFile(pki.ca.certificate)).toString("base64");
-      const registered = (await readManifests(webhooks)).map((each) =>
-        calledByAddress(each, ports.webhook, authority),
+      const registered = (await readManifests("webhook/base/webhooks.yaml")).map((each) =>
+        callByAddress(each, ports.webhook, authority),
       );
-      await applyManifests(context, [...(await readManifests(rights)), ...registered], options);
+      const rest = await readManifests("webhook/base/rbac.yaml", "webhook/base/identity-policy.yaml");
+      await applyManifests(context, [...rest, ...registered], options);
     },
-    probe: (options) => probeHealth(ports.webhookHealth, options),
+    healthPort: ports.webhookHealth,
     stopGraceMs: 20_000,
-  };
+  });
 }
 
 interface Registration {
   readonly clientConfig: { readonly service?: { readonly path?: string } };
 }
 
-function calledByAddress(manifest: Manifest, port: number, caBundle: string): Manifest {
+function callByAddress(manifest: Manifest, port: number, caBundle: string): Manifest {
   const webhooks = (manifest["webhooks"] as readonly Registration[]).map((webhook) => ({
     ...webhook,
     clientConfig: {

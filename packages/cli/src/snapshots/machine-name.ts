@@ -1,11 +1,10 @@
-/** Which machine's snapshots are meant by a name that somebody typed. Pure. */
+/** Resolves a name that a user typed to the machine whose snapshots are meant. Pure. */
 import { maxSlot, podVmName, vmName } from "@cocoon/contract";
 import { Fault } from "@cocoon/core/fault";
 
 export interface NamedMachine {
   /** Its repository in the registry. */
   readonly vm: string;
-  /** Undefined when the name does not tell. */
   readonly set: string | undefined;
   /** Undefined for toolboxes and machines without a set. */
   readonly slot: number | undefined;

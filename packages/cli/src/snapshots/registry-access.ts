@@ -26,30 +26,24 @@ export function settingsFromEnvironment(
 ): RegistrySettings | undefined {
   const address = registry ?? (env["OCI_REGISTRY"] || env["EPOCH_URL"]);
   if (!address) return undefined;
-  const token = env["EPOCH_TOKEN"];
-  const caFile = env["EPOCH_CA_CERT"];
+  const { EPOCH_TOKEN: token, EPOCH_CA_CERT: caFile } = env;
   return { address, ...(token ? { token } : {}), ...(caFile ? { caFile } : {}) };
 }
 
 /** What `up` gave to the parts of the platform. */
-async function settingsOfPlatform(home: string): Promise<RegistrySettings | undefined> {
+async function settingsFromPlatform(home: string): Promise<RegistrySettings | undefined> {
   const { knownPlatform } = await import("../platform.ts");
   const platform = await knownPlatform(home, process.env);
   const operator = platform?.components.find(({ name }) => name === "operator");
-  const address = operator?.env?.["OCI_REGISTRY"];
-  if (!address) return undefined;
-  const token = operator.secrets?.["EPOCH_TOKEN"];
-  const caFile = operator.env?.["EPOCH_CA_CERT"];
-  return { address, ...(token ? { token } : {}), ...(caFile ? { caFile } : {}) };
+  return settingsFromEnvironment({}, { ...operator?.env, ...operator?.secrets });
 }
 
-/** Undefined when nobody said which registry it is. */
-export async function tryOpenSnapshotRegistry(
+export async function tryOpenRegistry(
   options: RegistryOptions,
   { home }: ClusterTarget,
 ): Promise<Registry | undefined> {
   const own =
-    options.registry === undefined && home !== undefined ? await settingsOfPlatform(home) : undefined;
+    options.registry === undefined && home !== undefined ? await settingsFromPlatform(home) : undefined;
   const settings = own ?? settingsFromEnvironment(options, process.env);
   if (!settings) return undefined;
   return openConfiguredRegistry({
@@ -60,11 +54,8 @@ export async function tryOpenSnapshotRegistry(
   });
 }
 
-export async function openSnapshotRegistry(
-  options: RegistryOptions,
-  target: ClusterTarget,
-): Promise<Registry> {
-  const registry = await tryOpenSnapshotRegistry(options, target);
+export async function openRegistry(options: RegistryOptions, target: ClusterTarget): Promise<Registry> {
+  const registry = await tryOpenRegistry(options, target);
   if (registry) return registry;
   throw new Fault(
     "badRequest",

@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readCocoonSetSpec } from "@cocoon/contract";
-import { sizeText, snapshotTable } from "./list.ts";
+import { formatSize, snapshotTable } from "../commands/snapshot/ls.ts";
 import { readMachineName } from "./machine-name.ts";
 import { settingsFromEnvironment } from "./registry-access.ts";
-import { restoredSet } from "./restore.ts";
-import { kindOfTag, restoredTag } from "./stored.ts";
+import { restoredSet } from "../commands/snapshot/restore.ts";
 
 test("a machine of the past is known by its name alone", () => {
   const sets = ["demo", "demo-2"];
@@ -64,19 +63,8 @@ test("a restored set is one machine like the old one, started from its snapshot"
   assert.equal(readCocoonSetSpec(orphan.spec).agent.image, "vk-team-demo-1:x");
 });
 
-test("tags say what a snapshot is for, sizes are short", () => {
-  assert.deepEqual(
-    [
-      "hibernate",
-      "hibernated",
-      "latest",
-      "released-20260102T030405Z",
-      restoredTag(`sha256:${"ab".repeat(32)}`),
-      "v1",
-    ].map(kindOfTag),
-    ["sleeping", "sleeping", "latest", "released", "restored", "named"],
-  );
-  assert.deepEqual([0, 512, 1536, 10 * 2 ** 20, 3.5 * 2 ** 30].map(sizeText), [
+test("a table says what a snapshot is for, sizes are short", () => {
+  assert.deepEqual([0, 512, 1536, 10 * 2 ** 20, 3.5 * 2 ** 30].map(formatSize), [
     "0 B",
     "512 B",
     "1.5 KiB",
@@ -84,20 +72,20 @@ test("tags say what a snapshot is for, sizes are short", () => {
     "3.5 GiB",
   ]);
   const row = {
-    machine: "vk-a-b-0",
+    vmName: "vk-a-b-0",
     tag: "latest",
     digest: `sha256:${"0".repeat(64)}`,
     sizeBytes: 0,
     createdAt: "",
-    kind: "latest",
+    purpose: "latest",
   } as const;
   assert.match(
     snapshotTable([row], { wide: false, now: 0 }),
-    /vk-a-b-0 +latest +sha256:000000000000 +- +- +left when the machine was deleted$/,
+    /vk-a-b-0 +latest +sha256:000000000000 +- +- +taken when the machine was deleted$/,
   );
 });
 
-test("the registry is the one that the other programs are told of", () => {
+test("the registry is the one that the other programs are configured with", () => {
   assert.equal(settingsFromEnvironment({}, {}), undefined);
   assert.deepEqual(
     settingsFromEnvironment({}, { EPOCH_URL: "http://a", OCI_REGISTRY: "b/c", EPOCH_TOKEN: "t" }),

@@ -1,9 +1,9 @@
-/** Every row about the SLO configuration, at the HTTP border. */
+/** Every row about the SLO configuration, over HTTP. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Node } from "@cocoon/kube";
-import { startBorder, type Border, type BorderOptions } from "../testing/border.ts";
-import { goName } from "./slo-fields.ts";
+import { startTestWebhooks, type TestWebhooks, type TestWebhooksOptions } from "../testing/webhook-server.ts";
+import { goName } from "./go-types.ts";
 
 const on = "ConfigMapValidatingWebhook=true";
 const map = (data: Record<string, unknown>, name = "slo-controller-config") => ({
@@ -16,12 +16,12 @@ const map = (data: Record<string, unknown>, name = "slo-controller-config") => (
   ),
 });
 
-async function messageOf(
-  border: Border,
+async function getErrorMessage(
+  webhooks: TestWebhooks,
   data: Record<string, unknown>,
   more: object = {},
 ): Promise<string | undefined> {
-  const response = await border.ask("/validate-configmap", { object: map(data), ...more });
+  const response = await webhooks.ask("/validate-configmap", { object: map(data), ...more });
   if (!response.allowed) assert.equal(response.status.code, 400);
   return response.allowed ? undefined : (response.status.message ?? "");
 }
@@ -240,18 +240,18 @@ const places: readonly Place[] = [
 ];
 
 test("every field with its bounds", async () => {
-  await using border = await startBorder({ featureGates: on });
+  await using webhooks = await startTestWebhooks({ featureGates: on });
   for (const { key, rows, path, wrap } of places)
     for (const [field, good, bad] of rows) {
       for (const value of good)
         assert.equal(
-          await messageOf(border, { [key]: wrap({ [field]: value }) }),
+          await getErrorMessage(webhooks, { [key]: wrap({ [field]: value }) }),
           undefined,
           `${key} ${field}=${value}`,
         );
       for (const [value, text] of bad)
         assert.equal(
-          await messageOf(border, { [key]: wrap({ [field]: value }) }),
+          await getErrorMessage(webhooks, { [key]: wrap({ [field]: value }) }),
           invalid({ [`${path}.${goName(field)}`]: `${goName(field)} must be ${text}` }),
           `${key} ${field}=${value}`,
         );
@@ -288,11 +288,11 @@ const pairs: readonly [
 ];
 
 test("fields that come in pairs", async () => {
-  await using border = await startBorder({ featureGates: on });
+  await using webhooks = await startTestWebhooks({ featureGates: on });
   for (const [key, upper, lower, path, wrap] of pairs) {
     const above = { [`${path}.${goName(upper)}`]: `${goName(upper)} must be greater than ${goName(lower)}` };
     const below = { [`${path}.${goName(lower)}`]: `${goName(lower)} must be less than ${goName(upper)}` };
-    const ask = (fields: object) => messageOf(border, { [key]: wrap(fields) });
+    const ask = (fields: object) => getErrorMessage(webhooks, { [key]: wrap(fields) });
     assert.equal(await ask({ [upper]: 70, [lower]: 60 }), undefined, upper);
     assert.equal(await ask({ [upper]: 70 }), invalid(above), upper);
     assert.equal(await ask({ [lower]: 70 }), invalid(below), upper);
@@ -304,8 +304,8 @@ test("fields that come in pairs", async () => {
 });
 
 test("parsing: names in any case, unknown fields, wrong types, null", async () => {
-  await using border = await startBorder({ featureGates: on });
-  const ask = (text: unknown) => messageOf(border, { "colocation-config": text });
+  await using webhooks = await startTestWebhooks({ featureGates: on });
+  const ask = (text: unknown) => getErrorMessage(webhooks, { "colocation-config": text });
   assert.match(
     (await ask({ CPURECLAIMThresholdPercent: -1 })) ?? "",
     /CPUReclaimThresholdPercent must be 0 or greater/,
@@ -325,33 +325,89 @@ test("parsing: names in any case, unknown fields, wrong types, null", async () =
     assert.match((await ask(text)) ?? "", failed, JSON.stringify(text));
 });
 
+test("every field has the type of the Go struct that it becomes", async () => {
+  await using webhooks = await startTestWebhooks({ featureGates: on });
+  const network = (fields: object) => cluster({ lsClass: { networkQOS: fields } });
+  const rows: readonly (readonly [key: string, title: string, value: unknown, path: RegExp])[] = [
+    ["colocation-config", "colocation", { enable: "yes" }, /enable must be true or false/],
+    [
+      "colocation-config",
+      "colocation",
+      { metricAggregatePolicy: { durations: ["5 minutes"] } },
+      /metricAggregatePolicy.durations\[0\] must be a duration/,
+    ],
+    ["colocation-config", "colocation", { nodeConfigs: [{ cpuCalculatePolicy: 5 }] }, /nodeConfigs\[0\]/],
+    [
+      "resource-threshold-config",
+      "resourceThreshold",
+      cluster({ cpuSuppressPolicy: 5 }),
+      /cpuSuppressPolicy/,
+    ],
+    ["resource-qos-config", "ResourceQOS", cluster({ policies: "x" }), /policies must be an object/],
+    [
+      "resource-qos-config",
+      "ResourceQOS",
+      cluster({ beClass: { cpuQOS: { coreExpeller: 1 } } }),
+      /coreExpeller/,
+    ],
+    [
+      "resource-qos-config",
+      "ResourceQOS",
+      cluster({ lsClass: { blkioQOS: { blocks: [{ ioCfg: { readIOPS: "1" } }] } } }),
+      /blocks\[0\].ioCfg.readIOPS/,
+    ],
+    ["resource-qos-config", "ResourceQOS", network({ ingressRequest: true }), /ingressRequest/],
+    ["resource-qos-config", "ResourceQOS", network({ enable: 1 }), /networkQOS.enable/],
+    ["resource-qos-config", "ResourceQOS", network({ egressLimit: 1.5 }), /egressLimit/],
+    [
+      "system-config",
+      "System",
+      cluster({ totalNetworkBandwidth: "x" }),
+      /totalNetworkBandwidth must be a quantity/,
+    ],
+    [
+      "system-config",
+      "System",
+      cluster({ schedFeatures: { a: "on" } }),
+      /schedFeatures.a must be true or false/,
+    ],
+    ["cpu-burst-config", "CpuBurst", cluster({ policy: {} }), /policy must be a string/],
+  ];
+  for (const [key, title, value, path] of rows) {
+    const message = (await getErrorMessage(webhooks, { [key]: value })) ?? "";
+    const start = `___{"reason":"ParseConfigFail","message":"Failed to parse ${title} config in configmap koordinator-system/slo-controller-config, err: `;
+    assert.ok(message.startsWith(start), `${key}: ${message}`);
+    assert.match(message, path);
+  }
+});
+
 test("only the SLO configuration, only what changed, never a deletion", async () => {
-  await using border = await startBorder({ featureGates: on });
+  await using webhooks = await startTestWebhooks({ featureGates: on });
   const bad = { "system-config": cluster({ minFreeKbytesFactor: 0 }) };
-  const other = await border.ask("/validate-configmap", { object: map(bad, "another") });
+  const other = await webhooks.ask("/validate-configmap", { object: map(bad, "another") });
   assert.equal(other.allowed, true);
-  const unchanged = await border.ask("/validate-configmap", {
+  const unchanged = await webhooks.ask("/validate-configmap", {
     operation: "UPDATE",
     object: map(bad),
     oldObject: map(bad),
   });
   assert.equal(unchanged.allowed, true);
-  const changed = await border.ask("/validate-configmap", {
+  const changed = await webhooks.ask("/validate-configmap", {
     operation: "UPDATE",
     object: map(bad),
     oldObject: map({}),
   });
   assert.equal(changed.allowed, false);
   assert.equal(
-    (await border.ask("/validate-configmap", { operation: "DELETE", oldObject: map(bad) })).allowed,
+    (await webhooks.ask("/validate-configmap", { operation: "DELETE", oldObject: map(bad) })).allowed,
     true,
   );
 });
 
 test("node profiles need a selector, and names behind a flag", async () => {
-  await using border = await startBorder({ featureGates: on });
+  await using webhooks = await startTestWebhooks({ featureGates: on });
   const ask = (profiles: readonly object[]) =>
-    messageOf(border, { "system-config": { nodeStrategies: profiles } });
+    getErrorMessage(webhooks, { "system-config": { nodeStrategies: profiles } });
   for (const selector of [
     undefined,
     {},
@@ -367,15 +423,15 @@ test("node profiles need a selector, and names behind a flag", async () => {
     { name: "a", nodeSelector: { matchLabels: { a: "2" } } },
   ];
   assert.equal(await ask(twice), undefined);
-  await using strict = await startBorder({ featureGates: on, settings: { sloNamesNeeded: true } });
-  const asked = (profiles: readonly object[]) =>
-    messageOf(strict, { "system-config": { nodeStrategies: profiles } });
-  assert.match((await asked(twice)) ?? "", /used twice/);
-  assert.match((await asked([{ nodeSelector: { matchLabels: { a: "1" } } }])) ?? "", /needs a name/);
+  await using strict = await startTestWebhooks({ featureGates: on, settings: { sloNamesNeeded: true } });
+  const reviewed = (profiles: readonly object[]) =>
+    getErrorMessage(strict, { "system-config": { nodeStrategies: profiles } });
+  assert.match((await reviewed(twice)) ?? "", /used twice/);
+  assert.match((await reviewed([{ nodeSelector: { matchLabels: { a: "1" } } }])) ?? "", /needs a name/);
 });
 
 test("profiles that overlap", async () => {
-  await using border = await startBorder({ featureGates: on });
+  await using webhooks = await startTestWebhooks({ featureGates: on });
   const exists = { matchExpressions: [{ key: "x", operator: "Exists" }] };
   const isIn = (values: readonly string[]) => ({ matchExpressions: [{ key: "x", operator: "In", values }] });
   const cases: readonly [name: string, one: object, two: object, overlaps: boolean][] = [
@@ -392,7 +448,7 @@ test("profiles that overlap", async () => {
       { name: "a", nodeSelector: one },
       { name: "b", nodeSelector: two },
     ];
-    const message = await messageOf(border, { "cpu-burst-config": { nodeStrategies } });
+    const message = await getErrorMessage(webhooks, { "cpu-burst-config": { nodeStrategies } });
     const text =
       '___{"reason":"NodeStrategiesOverlap","message":{"config":"cpu-burst-config","strategies":["a","b"]}}___';
     assert.equal(message, overlaps ? text : undefined, name);
@@ -401,20 +457,23 @@ test("profiles that overlap", async () => {
 
 test("nodes that are there already", async () => {
   const nodes: readonly Node[] = [{ metadata: { name: "n1", labels: { x: "1", y: "1" } } }];
-  await using border = await startBorder({ featureGates: on, nodes });
+  await using webhooks = await startTestWebhooks({ featureGates: on, nodes });
   const profile = (label: string) => ({
     name: label,
     nodeSelector: { matchExpressions: [{ key: label, operator: "Exists" }] },
   });
   assert.equal(
-    await messageOf(border, { "system-config": { nodeStrategies: [profile("x"), profile("y")] } }),
+    await getErrorMessage(webhooks, { "system-config": { nodeStrategies: [profile("x"), profile("y")] } }),
     '___{"reason":"ExistNodeConfict","message":{"config":"system-config","strategies":["x","y"],"exampleNodes":["n1"]}}___',
   );
-  assert.equal(await messageOf(border, { "system-config": { nodeStrategies: [profile("x")] } }), undefined);
+  assert.equal(
+    await getErrorMessage(webhooks, { "system-config": { nodeStrategies: [profile("x")] } }),
+    undefined,
+  );
 });
 
 test("bandwidth shares", async () => {
-  await using border = await startBorder({ featureGates: on });
+  await using webhooks = await startTestWebhooks({ featureGates: on });
   const shares = (lsr: object, be: object = {}) =>
     cluster({ lsrClass: { networkQOS: lsr }, beClass: { networkQOS: be } });
   const total = { "system-config": cluster({ totalNetworkBandwidth: "100M" }) };
@@ -449,14 +508,14 @@ test("bandwidth shares", async () => {
     ["quantities without a total", { "resource-qos-config": shares({ ingressRequest: "60M" }) }, undefined],
   ];
   for (const [name, data, message] of cases) {
-    const told = await messageOf(border, data);
+    const told = await getErrorMessage(webhooks, data);
     if (message) assert.match(told ?? "", message, name);
     else assert.equal(told, undefined, name);
   }
 });
 
 test("words and the three other keys, behind a gate", async () => {
-  const world: BorderOptions = { featureGates: `${on},SLOConfigStrict=true` };
+  const world: TestWebhooksOptions = { featureGates: `${on},SLOConfigStrict=true` };
   const data: readonly [Record<string, unknown>, RegExp][] = [
     [
       { "colocation-config": { cpuCalculatePolicy: "guess" } },
@@ -469,10 +528,10 @@ test("words and the three other keys, behind a gate", async () => {
     [{ "cpu-normalization-config": { defaultRatio: 6 } }, /defaultRatio must be from 1 to 5/],
     [{ "host-application-config": "{" }, /host-application-config/],
   ];
-  await using strict = await startBorder(world);
-  await using usual = await startBorder({ featureGates: on });
+  await using strict = await startTestWebhooks(world);
+  await using usual = await startTestWebhooks({ featureGates: on });
   for (const [each, message] of data) {
-    assert.match((await messageOf(strict, each)) ?? "", message);
-    assert.equal(await messageOf(usual, each), undefined);
+    assert.match((await getErrorMessage(strict, each)) ?? "", message);
+    assert.equal(await getErrorMessage(usual, each), undefined);
   }
 });

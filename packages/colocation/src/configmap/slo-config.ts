@@ -1,43 +1,19 @@
-/**
- * One key of the SLO configuration, parsed as Go would: field names without regard to case, unknown ones ignored, null
- * as absent. A strategy is a list of blocks, each with the path that messages name and the values found.
- */
-import { Fault } from "@cocoon/core";
-import { requirementsOf, type LabelRequirement, type LabelSelector } from "@cocoon/core/label-selector";
-import { messageOf } from "@cocoon/core";
-import { isRecord, type ReadonlyJson } from "../json.ts";
+/** One key of the SLO configuration, parsed as Go would. A strategy has the path that messages name. */
+import { Fault, getErrorMessage, ignoreFault } from "@cocoon/core";
 import {
-  colocationFields,
-  cpuBurstFields,
-  cpuBurstPoolFields,
-  cpuQosFields,
-  memoryQosFields,
-  resctrlQosFields,
-  systemFields,
-  thresholdFields,
-  goName,
-  type Field,
-} from "./slo-fields.ts";
+  parseRequirements,
+  type LabelRequirement,
+  type LabelSelector,
+  matchesLabels,
+} from "@cocoon/core/label-selector";
+import { isRecord, type ReadonlyJson, type Texts } from "../json.ts";
+import { fieldIn, findBoundProblems, findTypeMismatch, goName } from "./go-types.ts";
+import { getDocumentType, getPlaces, shapes, type SloKey } from "./slo-types.ts";
 
-export const sloKeys = [
-  "colocation-config",
-  "resource-threshold-config",
-  "resource-qos-config",
-  "system-config",
-  "cpu-burst-config",
-] as const;
-
-export type SloKey = (typeof sloKeys)[number];
-
-/** Fields of one struct. */
-export interface Block {
-  readonly path: string;
-  readonly fields: readonly Field[];
-  readonly values: ReadonlyMap<string, number>;
-}
+export const sloKeys = Object.keys(shapes) as SloKey[];
 
 export interface Strategy {
-  readonly blocks: readonly Block[];
+  readonly path: string;
   readonly raw: ReadonlyJson;
 }
 
@@ -52,108 +28,32 @@ export interface SloConfig {
   readonly profiles: readonly NodeProfile[];
 }
 
-interface Shape {
-  readonly title: string;
-  readonly root: string;
-  /** Undefined: the cluster's strategy is the document itself. */
-  readonly cluster: string | undefined;
-  readonly profiles: string;
-  /** Go name of the struct that a profile embeds. */
-  readonly embedded: string;
-  readonly blocks: (strategy: ReadonlyJson, path: string) => Block[];
-}
-
-const flat = (fields: readonly Field[]) => (strategy: ReadonlyJson, path: string) => [
-  block(strategy, path, fields),
-];
-
-const shapes: Readonly<Record<SloKey, Shape>> = {
-  "colocation-config": {
-    title: "colocation",
-    root: "ColocationCfg",
-    cluster: undefined,
-    profiles: "nodeConfigs",
-    embedded: "ColocationStrategy",
-    blocks: flat(colocationFields),
-  },
-  "resource-threshold-config": {
-    title: "resource threshold",
-    root: "ResourceThresholdCfg",
-    cluster: "clusterStrategy",
-    profiles: "nodeStrategies",
-    embedded: "ResourceThresholdStrategy",
-    blocks: flat(thresholdFields),
-  },
-  "resource-qos-config": {
-    title: "resource qos",
-    root: "ResourceQOSCfg",
-    cluster: "clusterStrategy",
-    profiles: "nodeStrategies",
-    embedded: "ResourceQOSStrategy",
-    blocks: qosBlocks,
-  },
-  "system-config": {
-    title: "system",
-    root: "SystemCfg",
-    cluster: "clusterStrategy",
-    profiles: "nodeStrategies",
-    embedded: "SystemStrategy",
-    blocks: flat(systemFields),
-  },
-  "cpu-burst-config": {
-    title: "cpu burst",
-    root: "CPUBurstCfg",
-    cluster: "clusterStrategy",
-    profiles: "nodeStrategies",
-    embedded: "CPUBurstStrategy",
-    blocks: (strategy, path) => [
-      block(strategy, `${path}.CPUBurstConfig`, cpuBurstFields),
-      block(strategy, path, cpuBurstPoolFields),
-    ],
-  },
-};
-
-export const titleOf = (key: SloKey): string => shapes[key].title;
-
-const qosClasses = ["lsrClass", "lsClass", "beClass", "systemClass", "cgroupRoot"] as const;
-
-const qosParts: readonly (readonly [json: string, go: string, fields: readonly Field[]])[] = [
-  ["cpuQOS", "CPUQOS", cpuQosFields],
-  ["memoryQOS", "MemoryQOS", memoryQosFields],
-  ["resctrlQOS", "ResctrlQOS", resctrlQosFields],
-];
-
-function qosBlocks(strategy: ReadonlyJson, path: string): Block[] {
-  return qosClasses.flatMap((name) => {
-    const qosClass = objectIn(strategy, name);
-    if (!qosClass) return [];
-    return qosParts.flatMap(([json, go, fields]) => {
-      const part = objectIn(qosClass, json);
-      return part ? [block(part, `${path}.${goName(name)}.${go}.${go}`, fields)] : [];
-    });
-  });
-}
-
 /** Throws an `invalid` fault with the reason when it cannot be parsed. */
 export function parseSloConfig(key: SloKey, text: string): SloConfig {
-  const shape = shapes[key];
+  const { go } = shapes[key];
+  const places = getPlaces(key);
   const document = parseObject(text);
-  const clusterPath =
-    shape.cluster === undefined ? `${shape.root}.${shape.embedded}` : `${shape.root}.ClusterStrategy`;
-  const cluster = shape.cluster === undefined ? document : objectIn(document, shape.cluster);
+  const mismatch = findTypeMismatch(document, getDocumentType(key), "");
+  if (mismatch !== undefined) throw new Fault("invalid", mismatch);
+  const cluster = places.cluster === undefined ? document : objectIn(document, places.cluster);
+  const clusterPath = `${go}Cfg.${places.cluster === undefined ? `${go}Strategy` : goName(places.cluster)}`;
   return {
     key,
-    cluster: cluster && { raw: cluster, blocks: shape.blocks(cluster, clusterPath) },
-    profiles: listIn(document, shape.profiles).map((raw, index) => {
-      const path = `${shape.root}.${goName(shape.profiles)}[${index}].${shape.embedded}`;
-      return {
-        raw,
-        name: textIn(raw, "name"),
-        nodeSelector: selectorIn(raw),
-        blocks: shape.blocks(raw, path),
-      };
-    }),
+    cluster: cluster && { raw: cluster, path: clusterPath },
+    profiles: listIn(document, places.profiles).map((raw, index) => ({
+      raw,
+      path: `${go}Cfg.${goName(places.profiles)}[${index}].${go}Strategy`,
+      name: textIn(raw, "name"),
+      nodeSelector: selectorIn(raw),
+    })),
   };
+}
+
+/** Those of the keys that can be parsed; the others are reported when the map is changed. */
+export function parseSloConfigs(keys: readonly SloKey[], data: Texts): SloConfig[] {
+  return keys.flatMap(
+    (key) => ignoreFault("invalid", () => (data[key] ? [parseSloConfig(key, data[key])] : [])) ?? [],
+  );
 }
 
 function parseObject(text: string): ReadonlyJson {
@@ -161,77 +61,54 @@ function parseObject(text: string): ReadonlyJson {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new Fault("invalid", messageOf(error));
+    throw new Fault("invalid", getErrorMessage(error));
   }
   if (!isRecord(value)) throw new Fault("invalid", "the value must be a JSON object");
   return value;
 }
 
-function block(object: ReadonlyJson, path: string, fields: readonly Field[]): Block {
-  const values = new Map<string, number>();
-  for (const { json, type } of fields) {
-    const value = fieldIn(object, json);
-    if (value === undefined) continue;
-    if (typeof value !== "number" || (type === "integer" && !Number.isInteger(value)))
-      throw new Fault(
-        "invalid",
-        `${path}.${goName(json)} must be ${type === "integer" ? "a whole number" : "a number"}`,
-      );
-    values.set(json, value);
-  }
-  return { path, fields, values };
+/** Path of each field that is out of bounds, and what it must be; one text per field, sorted by path. */
+export function listBoundProblems({ key, cluster, profiles }: SloConfig): Record<string, string> {
+  const problems = [...(cluster ? [cluster] : []), ...profiles].flatMap(({ raw, path }) => [
+    ...findBoundProblems(raw, shapes[key].strategy, path),
+  ]);
+  return Object.fromEntries(problems.toSorted(([left], [right]) => (left < right ? -1 : 1)));
 }
 
-/** Go takes a field's name in any case, an exact one first. */
-export function fieldIn(object: ReadonlyJson, name: string): unknown {
-  if (Object.hasOwn(object, name)) return object[name] ?? undefined;
-  const key = Object.keys(object).find((each) => each.toLowerCase() === name.toLowerCase());
-  return key === undefined ? undefined : (object[key] ?? undefined);
-}
-
+/** The readers below are for a document whose types were checked; null is the zero value, as in Go. */
 export function objectIn(object: ReadonlyJson, name: string): ReadonlyJson | undefined {
-  const value = fieldIn(object, name);
-  if (value === undefined) return undefined;
-  if (!isRecord(value)) throw new Fault("invalid", `${name} must be an object`);
-  return value;
+  return fieldIn(object, name) as ReadonlyJson | undefined;
 }
 
 function listIn(object: ReadonlyJson, name: string): readonly ReadonlyJson[] {
-  const value = fieldIn(object, name);
-  if (value === undefined) return [];
-  if (!Array.isArray(value) || !value.every(isRecord))
-    throw new Fault("invalid", `${name} must be a list of objects`);
-  return value;
+  const list = (fieldIn(object, name) ?? []) as readonly (ReadonlyJson | null)[];
+  return list.map((item) => item ?? {});
 }
 
 function textIn(object: ReadonlyJson, name: string): string {
-  const value = fieldIn(object, name) ?? "";
-  if (typeof value !== "string") throw new Fault("invalid", `${name} must be a string`);
-  return value;
+  return textOrEmpty(fieldIn(object, name));
+}
+
+function textOrEmpty(value: unknown): string {
+  return typeof value === "string" ? value : "";
 }
 
 function selectorIn(profile: ReadonlyJson): LabelSelector | undefined {
   const selector = objectIn(profile, "nodeSelector");
   if (!selector) return undefined;
-  const matchLabels = objectIn(selector, "matchLabels") ?? {};
-  const texts = Object.entries(matchLabels).map(([key, value]) => {
-    if (typeof value !== "string")
-      throw new Fault("invalid", `nodeSelector.matchLabels[${key}] must be a string`);
-    return [key, value] as const;
-  });
-  const matchExpressions = listIn(selector, "matchExpressions").map((each) => ({
-    key: textIn(each, "key"),
-    operator: textIn(each, "operator"),
-    values: valuesIn(each),
-  }));
-  return { matchLabels: Object.fromEntries(texts), matchExpressions };
-}
-
-function valuesIn(expression: ReadonlyJson): string[] {
-  const value = fieldIn(expression, "values") ?? [];
-  if (!Array.isArray(value) || !value.every((item) => typeof item === "string"))
-    throw new Fault("invalid", "values of a matchExpression must be a list of strings");
-  return value;
+  return {
+    matchLabels: Object.fromEntries(
+      Object.entries(objectIn(selector, "matchLabels") ?? {}).map(([key, value]) => [
+        key,
+        textOrEmpty(value),
+      ]),
+    ),
+    matchExpressions: listIn(selector, "matchExpressions").map((each) => ({
+      key: textIn(each, "key"),
+      operator: textIn(each, "operator"),
+      values: ((fieldIn(each, "values") ?? []) as readonly unknown[]).map(textOrEmpty),
+    })),
+  };
 }
 
 /** The profile's selector, or why it has none that can be used. */
@@ -242,8 +119,68 @@ export function compiledSelector({ nodeSelector }: NodeProfile): readonly LabelR
       (nodeSelector.matchExpressions ?? []).length === 0);
   if (isEmpty) return "nodeSelector must not be empty";
   try {
-    return requirementsOf(nodeSelector);
+    return parseRequirements(nodeSelector);
   } catch (error) {
-    return `nodeSelector: ${messageOf(error)}`;
+    return `nodeSelector: ${getErrorMessage(error)}`;
   }
+}
+
+/** Two profiles must never select the same node. */
+interface Compiled {
+  readonly name: string;
+  readonly requirements: readonly LabelRequirement[];
+  readonly profile: NodeProfile;
+}
+
+export function compiledProfiles({ profiles }: SloConfig): Compiled[] {
+  return profiles.flatMap((profile) => {
+    const requirements = compiledSelector(profile);
+    return typeof requirements === "string" ? [] : [{ name: profile.name, requirements, profile }];
+  });
+}
+
+function selecting(profiles: readonly Compiled[], labels: Texts): string[] {
+  return profiles.filter(({ requirements }) => matchesLabels(requirements, labels)).map(({ name }) => name);
+}
+
+const maxSamples = 1_000;
+
+/** The first label set, spelled out by one of the profiles, that two or more of them select. */
+export function overlap(profiles: readonly Compiled[]): string[] | undefined {
+  for (const { profile } of profiles)
+    for (const labels of samples(profile)) {
+      const names = selecting(profiles, labels);
+      if (names.length > 1) return names;
+    }
+  return undefined;
+}
+
+/** matchLabels, and of each matchExpression with values one of them in turn; as many as there are combinations. */
+function* samples({ nodeSelector = {} }: NodeProfile): Generator<Texts> {
+  const lists = (nodeSelector.matchExpressions ?? []).filter(({ values = [] }) => values.length > 0);
+  const product = lists.reduce((total, { values = [] }) => Math.min(total * values.length, maxSamples), 1);
+  for (let index = 0; index < product; index += 1) {
+    const labels: Record<string, string> = { ...nodeSelector.matchLabels };
+    for (const { key, values = [] } of lists) labels[key] = values[index % values.length] ?? "";
+    yield labels;
+  }
+}
+
+/** The message about the first such key; undefined when there is none. The reason's spelling is what tools look for. */
+export function nodeConflict(
+  configs: readonly SloConfig[],
+  node: { readonly name: string; readonly labels: Texts },
+): string | undefined {
+  for (const config of configs) {
+    if (config.profiles.length < 2) continue;
+    const strategies = selecting(compiledProfiles(config), node.labels);
+    if (strategies.length > 1)
+      return structured("ExistNodeConfict", { config: config.key, strategies, exampleNodes: [node.name] });
+  }
+  return undefined;
+}
+
+/** Messages that tools find again inside what the API server makes of them. */
+export function structured(reason: string, message: unknown): string {
+  return `___${JSON.stringify({ reason, message })}___`;
 }

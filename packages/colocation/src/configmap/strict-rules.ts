@@ -1,7 +1,8 @@
 /** What Koordinator leaves unchecked, behind a gate: words that must be one of a list, and the three other keys. */
-import { messageOf } from "@cocoon/core";
+import { getErrorMessage } from "@cocoon/core";
 import { isRecord, type ReadonlyJson } from "../json.ts";
-import { fieldIn, type SloConfig, type Strategy } from "./slo-config.ts";
+import { fieldIn } from "./go-types.ts";
+import type { SloConfig, Strategy } from "./slo-config.ts";
 
 const words: Readonly<Record<string, readonly string[]>> = {
   metricMemoryCollectPolicy: ["usageWithoutPageCache", "usageWithHotPageCache", "usageWithPageCache"],
@@ -13,7 +14,7 @@ const words: Readonly<Record<string, readonly string[]>> = {
   policy: ["none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto"],
 };
 
-export function wordTroubles({ cluster, profiles }: SloConfig): string[] {
+export function findWordProblems({ cluster, profiles }: SloConfig): string[] {
   const strategies: readonly Strategy[] = [...(cluster ? [cluster] : []), ...profiles];
   return strategies.flatMap(({ raw }) =>
     Object.entries(words).flatMap(([field, allowed]) => {
@@ -66,12 +67,12 @@ function normalizationRatios(strategy: ReadonlyJson): readonly (readonly [string
 }
 
 /** Of the keys that have no bounds upstream: parse, and ratios the controllers would not take. */
-export function otherKeyTroubles(key: string, text: string): string[] {
+export function findOtherKeyProblems(key: string, text: string): string[] {
   let document: unknown;
   try {
     document = JSON.parse(text);
   } catch (error) {
-    return [`${key}: ${messageOf(error)}`];
+    return [`${key}: ${getErrorMessage(error)}`];
   }
   if (!isRecord(document)) return [`${key}: the value must be a JSON object`];
   const known = ratioKeys.find((each) => each.key === key);

@@ -1,49 +1,56 @@
 /** `/validate-configmap`: the SLO configuration, key by key. */
-import { messageOf } from "@cocoon/core";
+import { getErrorMessage } from "@cocoon/core";
 import { allow, type AdmissionHandler } from "@cocoon/kube/admission";
 import type { Gates } from "../gates.ts";
-import { judgeNow, objectOf, owning, type Owned, type RuleBook } from "../handlers.ts";
+import {
+  evaluateNow,
+  getReviewedObject,
+  handleResource,
+  type HandledResource,
+  type RulePolicy,
+} from "../handlers.ts";
 import { isRecord, own, readObject, readText, readTexts, type ReadonlyJson, type Texts } from "../json.ts";
 import type { Refusal } from "../rules.ts";
 import type { ClusterView } from "../view.ts";
-import { boundTroubles } from "./bounds.ts";
-import { networkTroubles } from "./network-rules.ts";
-import { nodeConflict } from "./node-conflict.ts";
-import { compiledProfiles, overlap } from "./overlap.ts";
+import { findNetworkProblems } from "./network-rules.ts";
 import {
+  compiledProfiles,
+  nodeConflict,
+  overlap,
+  structured,
   compiledSelector,
+  listBoundProblems,
   parseSloConfig,
+  parseSloConfigs,
   sloKeys,
-  titleOf,
   type SloConfig,
-  type SloKey,
 } from "./slo-config.ts";
-import { otherKeyTroubles, otherSloKeys, wordTroubles } from "./strict-rules.ts";
-import { structured } from "./structured.ts";
+import { shapes, type SloKey } from "./slo-types.ts";
+import { findOtherKeyProblems, otherSloKeys, findWordProblems } from "./strict-rules.ts";
 
 export interface ConfigMapOptions {
   readonly view: ClusterView;
   readonly gates: Gates;
-  readonly book: RuleBook;
+  readonly policy: RulePolicy;
   readonly namespace: string;
   readonly name: string;
   /** Profiles must have names, and each its own. */
   readonly namesNeeded: boolean;
 }
 
-const configMapKind: Owned = { resource: "configmaps", kind: "ConfigMap" };
+const configMapKind: HandledResource = { resource: "configmaps", kind: "ConfigMap" };
 
 export function configMapValidator(options: ConfigMapOptions): AdmissionHandler {
-  return owning(configMapKind, (request) => {
+  return handleResource(configMapKind, (request) => {
     if (request.operation === "DELETE" || request.operation === "CONNECT") return allow();
-    const object = objectOf(request, configMapKind);
+    const object = getReviewedObject(request, configMapKind);
     const metadata = readObject(object, "metadata", "metadata") ?? {};
     const name = readText(metadata, "name", "metadata.name") || request.name;
     const namespace = readText(metadata, "namespace", "metadata.namespace") || request.namespace;
     if (name !== options.name || namespace !== options.namespace) return allow();
     const data = readTexts(object, "data", "data");
     const before = request.operation === "UPDATE" ? oldData(request.oldObject) : {};
-    return judgeNow(groups({ data, before }, options), options.book);
+    return evaluateNow(groups({ data, before }, options), options.policy);
   });
 }
 
@@ -66,19 +73,19 @@ function groups(change: Change, options: ConfigMapOptions): Group[] {
   const others = options.gates.SLOConfigStrict ? otherSloKeys.filter(isChanged) : [];
   return [
     ...changed.map((key) => () => keyRules(key, data, options)),
-    ...others.map((key) => () => strictRefusals(otherKeyTroubles(key, data[key] ?? ""))),
+    ...others.map((key) => () => strictRefusals(findOtherKeyProblems(key, data[key] ?? ""))),
     () => nodeRules(changed, data, options.view),
   ];
 }
 
-/** The first thing that is wrong with a key is told; the rest would only follow from it. */
+/** Only the first problem of a key is reported; the rest would only follow from it. */
 function* keyRules(key: SloKey, data: Texts, options: ConfigMapOptions): Generator<Refusal> {
   let config: SloConfig;
   try {
     config = parseSloConfig(key, data[key] ?? "");
   } catch (error) {
     const { namespace, name } = options;
-    const message = `Failed to parse ${titleOf(key)} config in configmap ${namespace}/${name}, err: ${messageOf(error)}`;
+    const message = `Failed to parse ${shapes[key].title} config in configmap ${namespace}/${name}, err: ${getErrorMessage(error)}`;
     yield { rule: "slo-parse", message: structured("ParseConfigFail", message) };
     return;
   }
@@ -98,27 +105,27 @@ function* keyRules(key: SloKey, data: Texts, options: ConfigMapOptions): Generat
 
 function* selectorRules({ key, profiles }: SloConfig): Generator<Refusal> {
   for (const [index, profile] of profiles.entries()) {
-    const trouble = compiledSelector(profile);
-    if (typeof trouble !== "string") continue;
-    const message = `${key}: node profile ${index} "${profile.name}": ${trouble}`;
+    const problem = compiledSelector(profile);
+    if (typeof problem !== "string") continue;
+    const message = `${key}: node profile ${index} "${profile.name}": ${problem}`;
     yield { rule: "slo-selector", message: structured("ConfigParamInvalid", message) };
     return;
   }
 }
 
 function* boundRules(config: SloConfig): Generator<Refusal> {
-  const troubles = boundTroubles(config);
-  if (Object.keys(troubles).length > 0)
-    yield { rule: "slo-bounds", message: structured("ConfigParamInvalid", troubles) };
+  const problems = listBoundProblems(config);
+  if (Object.keys(problems).length > 0)
+    yield { rule: "slo-bounds", message: structured("ConfigParamInvalid", problems) };
 }
 
 const strictRulesIf = (gates: Gates) => (config: SloConfig) =>
-  gates.SLOConfigStrict ? strictRefusals(wordTroubles(config)) : [];
+  gates.SLOConfigStrict ? strictRefusals(findWordProblems(config)) : [];
 
-function strictRefusals(troubles: readonly string[]): Refusal[] {
-  return troubles.length === 0
+function strictRefusals(problems: readonly string[]): Refusal[] {
+  return problems.length === 0
     ? []
-    : [{ rule: "slo-bounds", message: structured("ConfigParamInvalid", troubles.join("; ")) }];
+    : [{ rule: "slo-bounds", message: structured("ConfigParamInvalid", problems.join("; ")) }];
 }
 
 const nameRulesIf =
@@ -149,26 +156,14 @@ function* overlapRules(config: SloConfig): Generator<Refusal> {
 }
 
 function* networkRules(config: SloConfig, data: Texts): Generator<Refusal> {
-  const text = data["system-config"];
-  let system: SloConfig | undefined;
-  try {
-    system = text ? parseSloConfig("system-config", text) : undefined;
-  } catch {
-    system = undefined; // told when that key is looked at
-  }
-  const troubles = networkTroubles(config, system);
-  if (troubles.length > 0) yield { rule: "slo-network", message: troubles.join("; ") };
+  const [system] = parseSloConfigs(["system-config"], data);
+  const problems = findNetworkProblems(config, system);
+  if (problems.length > 0) yield { rule: "slo-network", message: problems.join("; ") };
 }
 
 /** Nodes that are there already, against every changed key with several profiles. */
 function* nodeRules(changed: readonly SloKey[], data: Texts, view: ClusterView): Generator<Refusal> {
-  const configs = changed.flatMap((key) => {
-    try {
-      return [parseSloConfig(key, data[key] ?? "")];
-    } catch {
-      return [];
-    }
-  });
+  const configs = parseSloConfigs(changed, data);
   if (!configs.some(({ profiles }) => profiles.length > 1)) return;
   for (const { metadata } of view.nodes()) {
     const conflict = nodeConflict(configs, { name: metadata.name ?? "", labels: metadata.labels ?? {} });

@@ -1,6 +1,7 @@
 /** How far a node's cpu and memory are stretched: the annotations, and the arithmetic. */
+import { tryParseJson } from "@cocoon/core";
 import { quantityMillis, type Quantity } from "@cocoon/core/quantity";
-import { isRecord, tryParseJson } from "../json.ts";
+import { isRecord } from "../json.ts";
 import { ratioAnnotation } from "../keys.ts";
 import { parseResources, type Resources } from "../resources.ts";
 
@@ -9,15 +10,15 @@ export type Ratios = ReadonlyMap<string, number>;
 export const amplified = ["cpu", "memory"] as const;
 
 /** The ratios, or why they are none. JSON null counts as no ratio. */
-export function readRatios(text: string): { readonly ratios: Ratios } | { readonly trouble: string } {
-  const value = tryParseJson(text)?.value;
+export function readRatios(text: string): { readonly ratios: Ratios } | { readonly problem: string } {
+  const value = tryParseJson(text);
   const wanted = `annotation ${ratioAnnotation} must be a JSON object of numbers such as {"cpu":1.5}`;
   if (value === null) return { ratios: new Map() };
-  if (!isRecord(value)) return { trouble: wanted };
+  if (!isRecord(value)) return { problem: wanted };
   const ratios = new Map<string, number>();
   for (const [name, ratio] of Object.entries(value)) {
     if (ratio === null) continue;
-    if (typeof ratio !== "number" || !Number.isFinite(ratio)) return { trouble: `${wanted}; ${name} is not` };
+    if (typeof ratio !== "number" || !Number.isFinite(ratio)) return { problem: `${wanted}; ${name} is not` };
     ratios.set(name, ratio);
   }
   return { ratios };
@@ -25,12 +26,12 @@ export function readRatios(text: string): { readonly ratios: Ratios } | { readon
 
 /** The base that was written down; undefined for JSON null, a text for what cannot be read. */
 export function readRaw(text: string): Resources | undefined | string {
-  const parsed = tryParseJson(text);
-  if (!parsed) return "is not JSON";
-  if (parsed.value === null) return undefined;
-  if (!isRecord(parsed.value)) return "is not a JSON object of quantities";
+  const value = tryParseJson(text);
+  if (value === undefined) return "is not JSON";
+  if (value === null) return undefined;
+  if (!isRecord(value)) return "is not a JSON object of quantities";
   try {
-    return parseResources(parsed.value, "it");
+    return parseResources(value, "it");
   } catch {
     return "is not a JSON object of quantities";
   }

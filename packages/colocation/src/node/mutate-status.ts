@@ -1,22 +1,22 @@
 /**
- * `/mutate-node-status`: stretches `status.allocatable` by the ratio in an annotation. Never refuses: a kubelet that
- * cannot report its status loses its node, so what cannot be read is left as it is, with a warning.
+ * `/mutate-node-status`: amplifies `status.allocatable` by an annotation. Never refuses: a kubelet that cannot report its status
+ * loses its node, so what cannot be read is left as it is, with a warning.
  */
-import { compareQuantities, type Quantity } from "@cocoon/core/quantity";
+import { canonicalQuantity, compareQuantities, type Quantity } from "@cocoon/core/quantity";
 import { diffJson } from "@cocoon/core/json-patch";
 import { allow, allowWithPatch, type AdmissionHandler, type Verdict } from "@cocoon/kube/admission";
-import { objectOf, oldObjectOf, owning, type Owned } from "../handlers.ts";
+import { getReviewedObject, getOldObject, handleResource, type HandledResource } from "../handlers.ts";
 import { child, copyJson, own, put, readObject, readTexts, type Json, type ReadonlyJson } from "../json.ts";
 import { ratioAnnotation, rawAllocatableAnnotation } from "../keys.ts";
-import { quantityText, readResources, resourcesText, type Resources } from "../resources.ts";
+import { readResources, resourcesText, type Resources } from "../resources.ts";
 import { amplified, amplify, readRatios, readRaw, type Ratios } from "./amplification.ts";
 
-const nodeStatus: Owned = { resource: "nodes", subResource: "status", kind: "Node" };
+const nodeStatus: HandledResource = { resource: "nodes", subResource: "status", kind: "Node" };
 
 export function nodeStatusMutator(): AdmissionHandler {
-  return owning(nodeStatus, (request) => {
+  return handleResource(nodeStatus, (request) => {
     if (request.operation !== "UPDATE") return allow();
-    return mutate(objectOf(request, nodeStatus), oldObjectOf(request, nodeStatus));
+    return mutate(getReviewedObject(request, nodeStatus), getOldObject(request, nodeStatus));
   });
 }
 
@@ -36,38 +36,37 @@ function amplifyNode(object: ReadonlyJson, old: ReadonlyJson): Amplified {
     node: object,
     warnings: warning === undefined ? [] : [`node not amplified: ${warning}`],
   });
-  const annotations = annotationsOf(object);
+  const annotations = readAnnotations(object);
   const ratioText = annotations[ratioAnnotation] ?? "";
   if (ratioText === "") return { node: withoutRaw(node), warnings: [] };
-  const allocatable = allocatableOf(object);
+  const allocatable = readAllocatable(object);
   if (!allocatable) return untouched();
   const rawText = annotations[rawAllocatableAnnotation];
-  const fresh = rawText === undefined || differ(allocatable, allocatableOf(old));
+  const fresh = rawText === undefined || differ(allocatable, readAllocatable(old));
   const raw = fresh ? pick(allocatable) : readRaw(rawText);
   if (raw === undefined) return untouched();
   if (typeof raw === "string") return untouched(`annotation ${rawAllocatableAnnotation} ${raw}; remove it`);
   const read = readRatios(ratioText);
-  if ("trouble" in read) return untouched(read.trouble);
+  if ("problem" in read) return untouched(read.problem);
   if (fresh && raw.size > 0)
     child(child(node, "metadata"), "annotations")[rawAllocatableAnnotation] = resourcesText(raw);
-  return { node, warnings: stretch(node, raw, read.ratios) };
+  return { node, warnings: amplifyAllocatable(node, raw, read.ratios) };
 }
 
-/** Gives what could not be stretched, in words. */
-function stretch(node: Json, raw: Resources, ratios: Ratios): string[] {
+function amplifyAllocatable(node: Json, raw: Resources, ratios: Ratios): string[] {
   const warnings: string[] = [];
   for (const name of amplified) {
     const ratio = ratios.get(name) ?? 0;
     const base = raw.get(name);
     if (ratio <= 1 || !base) continue;
     const quantity = amplify(base, ratio);
-    if (quantity) put(child(child(node, "status"), "allocatable"), name, quantityText(quantity));
+    if (quantity) put(child(child(node, "status"), "allocatable"), name, canonicalQuantity(quantity));
     else warnings.push(`node not amplified: ${name} times ${ratio} is more than a quantity can hold`);
   }
   return warnings;
 }
 
-function annotationsOf(node: ReadonlyJson): Readonly<Record<string, string>> {
+function readAnnotations(node: ReadonlyJson): Readonly<Record<string, string>> {
   return readTexts(readObject(node, "metadata", "metadata") ?? {}, "annotations", "metadata.annotations");
 }
 
@@ -78,7 +77,7 @@ function withoutRaw(node: Json): Json {
   return node;
 }
 
-function allocatableOf(node: ReadonlyJson): Resources | undefined {
+function readAllocatable(node: ReadonlyJson): Resources | undefined {
   const status = readObject(node, "status", "status");
   if (!status || own(status, "allocatable") === undefined || own(status, "allocatable") === null)
     return undefined;

@@ -1,7 +1,7 @@
-/** Every row about nodes, at the HTTP border. */
+/** Every row about nodes, over HTTP. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { patched, startBorder, type BorderOptions } from "../testing/border.ts";
+import { patched, startTestWebhooks, type TestWebhooksOptions } from "../testing/webhook-server.ts";
 
 const ratio = "node.koordinator.sh/resource-amplification-ratio";
 const raw = "node.koordinator.sh/raw-allocatable";
@@ -20,8 +20,8 @@ async function update(
   object: NodeObject,
   oldObject: NodeObject,
 ): Promise<{ node: NodeObject; warnings: readonly string[] }> {
-  await using border = await startBorder({ featureGates: "NodeMutatingWebhook=true" });
-  const response = await border.ask("/mutate-node-status", { operation: "UPDATE", object, oldObject });
+  await using webhooks = await startTestWebhooks({ featureGates: "NodeMutatingWebhook=true" });
+  const response = await webhooks.ask("/mutate-node-status", { operation: "UPDATE", object, oldObject });
   assert.equal(response.allowed, true, "a kubelet's status is never refused");
   return { node: patched(object, response) as NodeObject, warnings: response.warnings ?? [] };
 }
@@ -136,9 +136,9 @@ test("what cannot be read leaves the node as it is, with a warning", async () =>
 });
 
 test("only updates act", async () => {
-  await using border = await startBorder({ featureGates: "NodeMutatingWebhook=true" });
+  await using webhooks = await startTestWebhooks({ featureGates: "NodeMutatingWebhook=true" });
   const object = node({ [ratio]: '{"cpu":2}' }, base);
-  assert.equal((await border.ask("/mutate-node-status", { object })).patch, undefined);
+  assert.equal((await webhooks.ask("/mutate-node-status", { object })).patch, undefined);
 });
 
 const labelled = (labels: Record<string, string>, annotations: Record<string, string> = {}) => ({
@@ -146,7 +146,7 @@ const labelled = (labels: Record<string, string>, annotations: Record<string, st
 });
 const profiles = (...names: readonly string[]) =>
   names.map((name) => ({ name, nodeSelector: { matchLabels: { [name]: "1" } } }));
-const slo = (data: Record<string, unknown>): BorderOptions => ({
+const slo = (data: Record<string, unknown>): TestWebhooksOptions => ({
   featureGates: "NodeValidatingWebhook=true",
   configMaps: [
     {
@@ -161,10 +161,10 @@ const slo = (data: Record<string, unknown>): BorderOptions => ({
   ],
 });
 
-async function relabel(world: BorderOptions, object: object, oldObject: object | undefined) {
+async function relabel(world: TestWebhooksOptions, object: object, oldObject: object | undefined) {
   const operation = oldObject ? "UPDATE" : "CREATE";
-  await using border = await startBorder(world);
-  return await border.ask("/validate-node", { operation, object, oldObject });
+  await using webhooks = await startTestWebhooks(world);
+  return await webhooks.ask("/validate-node", { operation, object, oldObject });
 }
 
 test("labels that put a node under two profiles of any key are refused", async () => {
@@ -197,7 +197,7 @@ test("labels that put a node under two profiles of any key are refused", async (
 });
 
 test("the amplification annotation is bounded where it is set, never where it stays", async () => {
-  const world: BorderOptions = {
+  const world: TestWebhooksOptions = {
     featureGates: "NodeValidatingWebhook=true",
     settings: { maxAmplificationRatio: 2 },
   };

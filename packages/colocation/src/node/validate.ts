@@ -2,9 +2,15 @@
 import type { Logger } from "@cocoon/core";
 import { jsonEqual } from "@cocoon/core/json-patch";
 import { allow, type AdmissionHandler } from "@cocoon/kube/admission";
-import { nodeConflict } from "../configmap/node-conflict.ts";
-import { parseSloConfig, sloKeys } from "../configmap/slo-config.ts";
-import { judgeNow, objectOf, oldObjectOf, owning, type Owned, type RuleBook } from "../handlers.ts";
+import { nodeConflict, parseSloConfigs, sloKeys } from "../configmap/slo-config.ts";
+import {
+  evaluateNow,
+  getReviewedObject,
+  getOldObject,
+  handleResource,
+  type HandledResource,
+  type RulePolicy,
+} from "../handlers.ts";
 import { readObject, readText, readTexts, type ReadonlyJson, type Texts } from "../json.ts";
 import { ratioAnnotation } from "../keys.ts";
 import type { Refusal } from "../rules.ts";
@@ -13,32 +19,31 @@ import { readRatios } from "./amplification.ts";
 
 export interface NodeValidatorOptions {
   readonly view: ClusterView;
-  readonly book: RuleBook;
+  readonly policy: RulePolicy;
   readonly namespace: string;
   readonly sloConfigName: string;
-  /** Undefined: no upper bound. */
   readonly maxRatio: number | undefined;
   readonly log: Logger;
 }
 
-const nodeKind: Owned = { resource: "nodes", kind: "Node" };
+const nodeKind: HandledResource = { resource: "nodes", kind: "Node" };
 
 export function nodeValidator(options: NodeValidatorOptions): AdmissionHandler {
-  return owning(nodeKind, (request) => {
+  return handleResource(nodeKind, (request) => {
     if (request.operation !== "CREATE" && request.operation !== "UPDATE") return allow();
-    const node = metadataOf(objectOf(request, nodeKind));
+    const node = readMetadata(getReviewedObject(request, nodeKind));
     if (request.operation === "CREATE") {
       for (const { message } of conflictRule(node, options))
         options.log.warn({ node: node.name, error: message }, "new node is under two SLO profiles");
-      return judgeNow([() => amplificationRule(node, undefined, options.maxRatio)], options.book);
+      return evaluateNow([() => amplificationRule(node, undefined, options.maxRatio)], options.policy);
     }
-    const old = metadataOf(oldObjectOf(request, nodeKind));
-    return judgeNow(
+    const old = readMetadata(getOldObject(request, nodeKind));
+    return evaluateNow(
       [
         () => (jsonEqual(node.labels, old.labels) ? [] : conflictRule(node, options)),
         () => amplificationRule(node, old, options.maxRatio),
       ],
-      options.book,
+      options.policy,
     );
   });
 }
@@ -49,7 +54,7 @@ interface NodeMetadata {
   readonly annotations: Texts;
 }
 
-function metadataOf(object: ReadonlyJson): NodeMetadata {
+function readMetadata(object: ReadonlyJson): NodeMetadata {
   const metadata = readObject(object, "metadata", "metadata") ?? {};
   return {
     name: readText(metadata, "name", "metadata.name"),
@@ -60,13 +65,7 @@ function metadataOf(object: ReadonlyJson): NodeMetadata {
 
 function* conflictRule(node: NodeMetadata, options: NodeValidatorOptions): Generator<Refusal> {
   const data = options.view.configMap(options.namespace, options.sloConfigName)?.data ?? {};
-  const configs = sloKeys.flatMap((key) => {
-    try {
-      return data[key] ? [parseSloConfig(key, data[key])] : [];
-    } catch {
-      return []; // told when the map is changed
-    }
-  });
+  const configs = parseSloConfigs(sloKeys, data);
   const message = nodeConflict(configs, node);
   if (message !== undefined) yield { rule: "node-slo-conflict", message };
 }
@@ -81,8 +80,8 @@ function* amplificationRule(
   if (text === "" || text === old?.annotations[ratioAnnotation]) return;
   const path = `metadata.annotations[${ratioAnnotation}]`;
   const read = readRatios(text);
-  if ("trouble" in read) {
-    yield { rule: "node-amplification", message: `${path}: Invalid value: ${read.trouble}` };
+  if ("problem" in read) {
+    yield { rule: "node-amplification", message: `${path}: Invalid value: ${read.problem}` };
     return;
   }
   for (const [resource, ratio] of read.ratios) {

@@ -7,7 +7,7 @@ import {
   type Verdict,
 } from "@cocoon/kube/admission";
 import type { Gates } from "../gates.ts";
-import { owning, type RuleBook } from "../handlers.ts";
+import { handleResource, type RulePolicy } from "../handlers.ts";
 import type { ClusterView } from "../view.ts";
 
 export interface BindingSettings {
@@ -23,23 +23,23 @@ export interface BindingOptions {
   readonly view: ClusterView;
   readonly gates: Gates;
   readonly settings: BindingSettings;
-  readonly book: RuleBook;
+  readonly policy: RulePolicy;
   readonly decided?: (decision: string) => void;
 }
 
 const bindings = { resource: "pods", subResource: "binding", kind: "Binding" };
 
 export function bindingValidator(options: BindingOptions): AdmissionHandler {
-  const { gates, settings, book, decided = () => undefined } = options;
-  return owning(bindings, async (request): Promise<Verdict> => {
+  const { gates, settings, policy, decided = () => undefined } = options;
+  return handleResource(bindings, async (request): Promise<Verdict> => {
     if (!gates.BindingAdmissionWebhook || settings.users.length === 0) return allow();
     if (request.operation !== "CREATE") return allow();
     const decision = await decide(request, options);
     if (decision !== undefined) decided(decision);
     if (decision !== "denied") return allow();
     const message = "binding denied: username is not in the allowed list";
-    const warned = book.warns("pod-binding");
-    book.broken("pod-binding", warned ? "warned" : "refused");
+    const warned = policy.warns("pod-binding");
+    policy.broken("pod-binding", warned ? "warned" : "refused");
     if (warned) return allow({ warnings: [`pod-binding (warn only): ${message}`] });
     return deny(message, { code: 403, reason: "Forbidden" });
   });

@@ -1,8 +1,7 @@
 /** Labels that the cluster's owner wants on every pod, listed in a ConfigMap. */
-import type { Logger } from "@cocoon/core";
+import { tryParseJson, type Logger } from "@cocoon/core";
 import type { ConfigMap } from "@cocoon/kube";
 import * as z from "zod";
-import { tryParseJson } from "../json.ts";
 import { skipEnhancedLabel } from "../keys.ts";
 import type { Refusal } from "../rules.ts";
 import type { PodReading } from "./read-pod.ts";
@@ -50,7 +49,7 @@ export class EnhancedRules {
       this.#rules = [];
       return;
     }
-    const parsed = rulesSchema.safeParse(tryParseJson(map.data["rules"] ?? "[]")?.value);
+    const parsed = rulesSchema.safeParse(tryParseJson(map.data["rules"] ?? "[]"));
     if (parsed.success) this.#rules = parsed.data;
     else
       this.#log.warn(

@@ -1,10 +1,15 @@
-/** Every row of the tables about /mutate-pod, at the HTTP border. */
+/** Every row of the tables about /mutate-pod, over HTTP. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { count, testSeed } from "@cocoon/testkit";
 import fc from "fast-check";
 import type { ClusterColocationProfile } from "../kinds.ts";
-import { patched, startBorder, type BorderOptions, type Response } from "../testing/border.ts";
+import {
+  patched,
+  startTestWebhooks,
+  type TestWebhooksOptions,
+  type Response,
+} from "../testing/webhook-server.ts";
 
 type Spec = NonNullable<ClusterColocationProfile["spec"]>;
 interface PodObject {
@@ -30,12 +35,12 @@ const plain = (metadata: object = {}, resources: object = {}): PodObject =>
   }) as PodObject;
 
 async function mutate(
-  world: BorderOptions,
+  world: TestWebhooksOptions,
   object: unknown,
   more: object = {},
 ): Promise<{ response: Response; pod: PodObject }> {
-  await using border = await startBorder(world);
-  const response = await border.ask("/mutate-pod", { namespace: "ns", object, ...more });
+  await using webhooks = await startTestWebhooks(world);
+  const response = await webhooks.ask("/mutate-pod", { namespace: "ns", object, ...more });
   return { response, pod: patched(object, response) as PodObject };
 }
 
@@ -72,6 +77,34 @@ test("a selector that cannot be read selects nothing and says so", async () => {
   );
   assert.equal(pod.metadata.labels, undefined);
   assert.match(response.warnings?.[0] ?? "", /bad is ignored: unknown operator/);
+});
+
+test("only pods that an unusable profile could select are warned about it", async () => {
+  const broken = { key: "app", operator: "Perhaps" };
+  const rows: readonly (readonly [what: string, spec: Spec, warned: boolean])[] = [
+    ["other labels", { selector: { matchLabels: { app: "y" }, matchExpressions: [broken] } }, false],
+    ["its labels", { selector: { matchLabels: { app: "x" }, matchExpressions: [broken] } }, true],
+    [
+      "another namespace",
+      { selector: { matchExpressions: [broken] }, namespaceSelector: { matchLabels: { team: "b" } } },
+      false,
+    ],
+    [
+      "its namespace",
+      { selector: { matchExpressions: [broken] }, namespaceSelector: { matchLabels: { team: "a" } } },
+      true,
+    ],
+    [
+      "other labels and a broken namespace selector",
+      { selector: { matchLabels: { app: "y" } }, namespaceSelector: { matchExpressions: [broken] } },
+      false,
+    ],
+  ];
+  for (const [what, spec, warned] of rows) {
+    const world = { profiles: [profile("bad", spec)], namespaces: { ns: { team: "a" } } };
+    const { response } = await mutate(world, plain({ labels: { app: "x" } }));
+    assert.equal(response.warnings?.length ?? 0, warned ? 1 : 0, what);
+  }
 });
 
 test("every field of a profile does what it says, in the documented order", async () => {
@@ -271,7 +304,7 @@ test("the extended-resource annotation repeats the batch resources of normal con
 
 test("pods of a quota tree go to its nodes", async () => {
   const treeLabel = "quota.scheduling.koordinator.sh/tree-id";
-  const world: BorderOptions = {
+  const world: TestWebhooksOptions = {
     featureGates: "MultiQuotaTree=true",
     quotas: [
       { metadata: { name: "q", namespace: "ns", labels: { [treeLabel]: "t1" } } },
@@ -404,7 +437,7 @@ test("an update changes nothing, unless the gate re-applies labels and annotatio
   assert.equal(on.pod.spec["schedulerName"], undefined);
 });
 
-test("asking again about the result changes nothing, whatever is drawn", async () => {
+test("a second review of the result changes nothing, whatever is drawn", async () => {
   const spec: Spec = {
     probability: "50%",
     labels: { a: "1" },
@@ -451,7 +484,7 @@ test("a machine is left alone unless a profile names it", async () => {
   assert.equal(pod.metadata.labels?.["koordinator.sh/qosClass"], "BE");
 });
 
-test("asking again changes nothing when profiles feed each other, and no note of the author's own gets around one", async () => {
+test("a second review changes nothing when profiles feed each other, and no note of the author's own gets around one", async () => {
   const profiles = [
     profile("a", { labels: { made: "1" }, labelKeysMapping: { who: "was" } }),
     profile("b", { selector: { matchLabels: { made: "1" } }, labels: { late: "1" } }),
@@ -468,7 +501,7 @@ test("asking again changes nothing when profiles feed each other, and no note of
   assert.equal(pod.metadata.labels?.["hit"], "1", "a profile for everybody is for everybody");
 });
 
-test("whatever the profiles are, asking again about the result changes nothing", async () => {
+test("whatever the profiles are, a second review of the result changes nothing", async () => {
   const texts = fc.dictionary(fc.constantFrom("a", "b", "c"), fc.constantFrom("1", "2", "-x"), {
     maxKeys: 2,
   });

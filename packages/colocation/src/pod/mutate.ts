@@ -1,6 +1,7 @@
 /** `/mutate-pod`: profiles, then the extended-resource annotation, the nodes of a quota tree, devices. */
+import type { PriorityClass } from "@cocoon/kube";
 import { isMachinePod } from "@cocoon/contract";
-import type { Logger } from "@cocoon/core";
+import { tryParseJson, type Logger } from "@cocoon/core";
 import { matchesLabels } from "@cocoon/core/label-selector";
 import { diffJson } from "@cocoon/core/json-patch";
 import {
@@ -11,44 +12,39 @@ import {
   type Verdict,
 } from "@cocoon/kube/admission";
 import type { Gates } from "../gates.ts";
-import { objectOf, owning, type Owned } from "../handlers.ts";
-import { child, copyJson, isRecord, own, sortedJson, tryParseJson, type Json, type Texts } from "../json.ts";
+import { getReviewedObject, handleResource, type HandledResource } from "../handlers.ts";
+import { child, copyJson, isRecord, own, sortedJson, type Json, type Texts } from "../json.ts";
 import { drawnAnnotation } from "../keys.ts";
-import type { PriorityClass } from "../kinds.ts";
 import { podSchema } from "../patch/schemas.ts";
 import { defaultedPriorityClass } from "../priority.ts";
 import {
   applyMetadata,
   applyProfile,
+  describeProblem,
   isDrawn,
   namesLabels,
   type CompiledProfile,
 } from "../profile-engine.ts";
 import type { ClusterView } from "../view.ts";
-import { spellOutDevices } from "./device-spec.ts";
-import { writeExtendedSpec } from "./extended-spec.ts";
-import { isSettled, noteBefore, restore } from "./as-it-came.ts";
-import { keepTies, machineTies } from "./machine-ties.ts";
-import { addTreeAffinity } from "./quota-affinity.ts";
+import { expandDevices, translateResources, writeExtendedSpec } from "./container-resources.ts";
+import { isStable, recordOriginal, restoreOriginal } from "./original-metadata.ts";
+import { keepPlacement, readPlacement, addTreeAffinity } from "./placement.ts";
 import { readPod, readPodHead, type PodHead } from "./read-pod.ts";
-import { translateResources } from "./translate.ts";
 
 export interface PodMutatorOptions {
   readonly view: ClusterView;
   readonly gates: Gates;
-  /** In [0, 1). */
   readonly random?: () => number;
   readonly log: Logger;
-  /** Told how long each step took. */
   readonly timed?: <T>(plugin: string, operation: string, work: () => T) => T;
 }
 
-const podKind: Owned = { resource: "pods", kind: "Pod" };
+const podKind: HandledResource = { resource: "pods", kind: "Pod" };
 
 export function podMutator(options: PodMutatorOptions): AdmissionHandler {
-  return owning(podKind, (request) => {
+  return handleResource(podKind, (request) => {
     if (request.operation === "CONNECT") return allow();
-    const object = objectOf(request, podKind);
+    const object = getReviewedObject(request, podKind);
     const reading = readPod(object);
     if (request.operation === "CREATE") return create(request, reading, options);
     if (request.operation === "UPDATE" && options.gates.ColocationProfileReapplyOnUpdate)
@@ -67,26 +63,26 @@ async function create(
   // A pod of a controller may carry no namespace yet: then the request's counts.
   const namespace = reading.namespace || request.namespace;
   const now = (): PodHead => ({ ...readPodHead(pod), namespace });
-  const wasNoted = restore(pod);
+  const wasNoted = restoreOriginal(pod);
   const { profiles, warnings } = await matchingProfiles(now(), options);
-  const classes = await priorityClassesOf(profiles, view);
+  const classes = await listPriorityClasses(profiles, view);
   const { operation } = request;
   if (profiles.length > 0) {
     const before = copyJson({ metadata: pod["metadata"] }) as Json;
-    const ties = isMachine(now()) ? machineTies(pod) : undefined;
+    const placement = isMachine(now()) ? readPlacement(pod) : undefined;
     const apply = (object: Json) => {
       applyAll(object, profiles, { classes, options });
-      if (ties) keepTies(object, ties);
+      if (placement) keepPlacement(object, placement);
     };
     timed("ClusterColocationProfile", operation, () => apply(pod));
     const matchingNow = await profilesFor(now(), view);
-    if (wasNoted || !isSettled(pod, { applied: profiles, matchingNow, repeat: apply }))
-      noteBefore(pod, before);
+    if (wasNoted || !isStable(pod, { applied: profiles, matchingNow, repeat: apply }))
+      recordOriginal(pod, before);
   }
   if (!gates.DisableExtendedResourceSpec)
     timed("ExtendedResourceSpec", operation, () => writeExtendedSpec(pod, readPod(pod)));
   if (gates.MultiQuotaTree) timed("MultiQuotaTree", operation, () => addTreeAffinity(pod, now(), view));
-  if (!gates.DisableDeviceResourceSpec) timed("DeviceResourceSpec", operation, () => spellOutDevices(pod));
+  if (!gates.DisableDeviceResourceSpec) timed("DeviceResourceSpec", operation, () => expandDevices(pod));
   return allowWithPatch(diffJson(request.object, pod), warnings.length > 0 ? { warnings } : {});
 }
 
@@ -112,15 +108,15 @@ interface Matched {
   readonly warnings: readonly string[];
 }
 
-/** Those that apply, and a word about those that nobody can judge. */
+/** Those that apply, and warnings about those that could select the pod but cannot be used. */
 async function matchingProfiles(pod: PodHead, { view, log }: PodMutatorOptions): Promise<Matched> {
-  const warnings: string[] = [];
-  for (const { name: profile, trouble: error } of view.profiles()) {
-    if (error === undefined) continue;
-    warnings.push(`ClusterColocationProfile ${profile} is ignored: ${error}`);
+  const unusable = view
+    .profiles()
+    .filter(({ problem, selector }) => problem !== undefined && matchesLabels(selector, pod.labels));
+  const concerned = await inNamespace(unusable, pod, view);
+  for (const { name: profile, problem: error } of concerned)
     log.warn({ profile, error }, "profile with an unusable selector ignored");
-  }
-  return { profiles: await profilesFor(pod, view), warnings };
+  return { profiles: await profilesFor(pod, view), warnings: concerned.map(describeProblem) };
 }
 
 async function profilesFor(pod: PodHead, view: ClusterView): Promise<readonly CompiledProfile[]> {
@@ -128,11 +124,19 @@ async function profilesFor(pod: PodHead, view: ClusterView): Promise<readonly Co
   const candidates = view
     .profiles()
     .filter(
-      ({ trouble, selector }) =>
-        trouble === undefined &&
+      ({ problem, selector }) =>
+        problem === undefined &&
         matchesLabels(selector, pod.labels) &&
         (!ofMachine || namesLabels(selector, pod.labels)),
     );
+  return inNamespace(candidates, pod, view);
+}
+
+async function inNamespace(
+  candidates: readonly CompiledProfile[],
+  pod: PodHead,
+  view: ClusterView,
+): Promise<readonly CompiledProfile[]> {
   if (candidates.every(({ namespaceSelector }) => namespaceSelector.length === 0)) return candidates;
   const looked = view.namespaceLabels(pod.namespace);
   const labels: Texts = looked instanceof Promise ? await looked : looked;
@@ -146,7 +150,7 @@ function isMachine({ tolerationKeys }: PodHead): boolean {
 type Classes = ReadonlyMap<string, PriorityClass | undefined>;
 
 /** Looked up before anything is changed, because a cache may have to ask. */
-export async function priorityClassesOf(
+export async function listPriorityClasses(
   matched: readonly CompiledProfile[],
   view: ClusterView,
 ): Promise<Classes> {
@@ -169,7 +173,7 @@ function applyAll(
   for (const profile of matched) {
     const decided = draws[profile.name];
     const byChance = profile.percent !== undefined && profile.percent > 0 && profile.percent < 100;
-    // What always applies is nobody's to decide.
+    // What always applies needs no draw.
     const drawn = byChance && typeof decided === "boolean" ? decided : isDrawn(profile, random);
     if (byChance) recordDraw(pod, profile.name, drawn);
     if (!drawn) continue;
@@ -190,7 +194,7 @@ function readDraws(pod: Json): Readonly<Record<string, unknown>> {
   const metadata = own(pod, "metadata");
   const annotations = isRecord(metadata) ? own(metadata, "annotations") : undefined;
   const text = isRecord(annotations) ? own(annotations, drawnAnnotation) : undefined;
-  const value = typeof text === "string" ? tryParseJson(text)?.value : undefined;
+  const value = typeof text === "string" ? tryParseJson(text) : undefined;
   return isRecord(value) ? value : {};
 }
 

@@ -1,5 +1,5 @@
 /** A pod as the rules need it, read from what the API server sent. Fields of a wrong type are refused by name. */
-import { compareQuantities } from "@cocoon/core/quantity";
+import { compareQuantities, type Quantity } from "@cocoon/core/quantity";
 import {
   own,
   readObject,
@@ -10,13 +10,12 @@ import {
   type ReadonlyJson,
   type Texts,
 } from "../json.ts";
-import { readResources, zero, type Resources } from "../resources.ts";
+import { largest, readResources, sum, zero, type Resources } from "../resources.ts";
 
 export interface ContainerReading {
   readonly name: string;
   readonly requests: Resources;
   readonly limits: Resources;
-  /** An init container that keeps running. */
   readonly isSidecar: boolean;
 }
 
@@ -37,7 +36,7 @@ export interface PodReading extends PodHead {
   readonly containers: readonly ContainerReading[];
   readonly initContainers: readonly ContainerReading[];
   readonly overhead: Resources;
-  /** `spec.resources.requests`, where the pod as a whole asks. */
+  /** `spec.resources.requests`, of the pod as a whole. */
   readonly podRequests: Resources;
   /** Kubernetes' own QoS class is BestEffort. */
   isBestEffort(): boolean;
@@ -81,11 +80,11 @@ export function readPod(object: ReadonlyJson): PodReading {
         podRequests,
         podLimits,
         ...[...containers, ...initContainers].flatMap((each) => [each.requests, each.limits]),
-      ].every(asksForNothing),
+      ].every(requestsNothing),
   };
 }
 
-function asksForNothing(resources: Resources): boolean {
+function requestsNothing(resources: Resources): boolean {
   return ["cpu", "memory"].every((name) => compareQuantities(resources.get(name) ?? zero, zero) === 0);
 }
 
@@ -107,4 +106,26 @@ function readInteger(object: ReadonlyJson, key: string, path: string): number | 
   if (value === undefined || value === null) return undefined;
   if (typeof value !== "number" || !Number.isInteger(value)) throw undecodable(path, "a whole number");
   return value;
+}
+
+/** The larger of what runs together and of each init container with earlier sidecars; pod requests replace it; overhead adds. */
+export function computePodRequest(pod: PodReading): Resources {
+  const base = new Map(computeContainerRequest(pod));
+  for (const name of ["cpu", "memory"]) {
+    const quantity = pod.podRequests.get(name);
+    if (quantity) base.set(name, quantity);
+  }
+  return pod.overhead.size === 0 ? base : sum([base, pod.overhead]);
+}
+
+function computeContainerRequest({ containers, initContainers }: PodReading): ReadonlyMap<string, Quantity> {
+  if (initContainers.length === 0) return sum(containers.map((each) => each.requests));
+  let sidecars: Resources = new Map();
+  const peaks: Resources[] = [];
+  for (const each of initContainers) {
+    const withEarlier = sum([sidecars, each.requests]);
+    peaks.push(withEarlier);
+    if (each.isSidecar) sidecars = withEarlier;
+  }
+  return largest([sum([...containers.map((each) => each.requests), sidecars]), ...peaks]);
 }

@@ -1,8 +1,8 @@
-/** Every row of the tables about /validate-pod and /validate-pod-binding, at the HTTP border. */
+/** Every row of the tables about /validate-pod and /validate-pod-binding, over HTTP. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ElasticQuota } from "../kinds.ts";
-import { startBorder, type BorderOptions, type Response } from "../testing/border.ts";
+import { startTestWebhooks, type TestWebhooksOptions, type Response } from "../testing/webhook-server.ts";
 
 const qos = "koordinator.sh/qosClass";
 const bandPriority: Readonly<Record<string, number>> = {
@@ -21,15 +21,15 @@ const pod = (
   spec: { priority, containers: [{ name: "c", resources: { requests } }], ...spec },
 });
 
-async function validate(world: BorderOptions, object: unknown, more: object = {}): Promise<Response> {
-  await using border = await startBorder(world);
-  return await border.ask("/validate-pod", { namespace: "ns", object, ...more });
+async function validate(world: TestWebhooksOptions, object: unknown, more: object = {}): Promise<Response> {
+  await using webhooks = await startTestWebhooks(world);
+  return await webhooks.ask("/validate-pod", { namespace: "ns", object, ...more });
 }
 
 /** The expected message, and where it matters more fields of the request. */
 type Expected = string | readonly [message: string, more: object];
 
-async function assertMessage(world: BorderOptions, object: unknown, expected: Expected): Promise<void> {
+async function assertMessage(world: TestWebhooksOptions, object: unknown, expected: Expected): Promise<void> {
   const [message, more] = typeof expected === "string" ? [expected, {}] : expected;
   const response = await validate(world, object, more);
   assert.equal(response.allowed, false);
@@ -55,11 +55,11 @@ test("the matrix of QoS and priority", async () => {
     SYSTEM: ["prod", "mid", "batch", "free", "none"],
     unknown: ["prod", "mid", "batch", "free", "none"],
   };
-  await using border = await startBorder();
+  await using webhooks = await startTestWebhooks();
   for (const [label, allowed] of Object.entries(ok))
     for (const [band, priority] of Object.entries(bandPriority)) {
       const object = pod({ [qos]: label }, { priority, requests: { cpu: "2" } });
-      const { allowed: passed, status } = await border.ask("/validate-pod", { namespace: "ns", object });
+      const { allowed: passed, status } = await webhooks.ask("/validate-pod", { namespace: "ns", object });
       assert.equal(passed, allowed.includes(band), `${label} with ${band}`);
       const name = band === "none" ? "" : `koord-${band}`;
       const text = `Pod: Forbidden: koordinator.sh/qosClass=${label} and priorityClass=${name} cannot be used in combination`;
@@ -117,7 +117,7 @@ test("LSR and LSE ask for whole CPUs", async () => {
   await assertMessage({}, pod({ [qos]: "LSE" }, { requests: { cpu: "1" }, spec: sidecar }), broken("1500m"));
 });
 
-test("several broken rules of one group are told together", async () => {
+test("several broken rules of one group are reported together", async () => {
   const response = await validate({}, pod({ [qos]: "LSR" }, { priority: 5000 }));
   assert.equal(
     response.status.message,
@@ -167,7 +167,7 @@ test("a pod does not belong to a parent quota", async () => {
   await assertMessage({ quotas }, pod({ [label("name")]: "big" }, { namespace: "x" }), text("big"));
   await assertMessage({ quotas }, pod({}), text("ns"));
   await assertMessage({ quotas }, pod({}, { namespace: "there" }), text("bound"));
-  assert.equal((await validate({ quotas }, pod({ [label("name")]: "nobody" }))).allowed, true);
+  assert.equal((await validate({ quotas }, pod({ [label("name")]: "unknown" }))).allowed, true);
   assert.equal((await validate({ quotas, featureGates: "DisableDefaultQuota=true" }, pod({}))).allowed, true);
   assert.equal(
     (await validate({ quotas, featureGates: "SupportParentQuotaSubmitPod=true" }, pod({}))).allowed,
@@ -192,7 +192,7 @@ test("the preemptible label may not change, whatever the gates", async () => {
 const admitting = "EnableQuotaAdmission=true";
 const wanting = (name: string, cpu = "2") => pod({ [label("name")]: name }, { requests: { cpu } });
 
-test("quota admission: what is used and asked for must stay within the limit", async () => {
+test("quota admission: what is used and requested must stay within the limit", async () => {
   const used = { [label("child-request")]: '{"cpu":"9"}' };
   const quotas = [
     quota("full", { max: { cpu: "10" }, annotations: used }),
@@ -210,7 +210,7 @@ test("quota admission: what is used and asked for must stay within the limit", a
   assert.equal((await validate(world, wanting("full", "1"))).allowed, true);
   assert.equal((await validate(world, wanting("raised"))).allowed, true);
   assert.equal((await validate(world, wanting("other"))).allowed, true, "none of its keys is judged");
-  await assertMessage(world, wanting("nobody"), "elastic quota nobody not found");
+  await assertMessage(world, wanting("unknown"), "elastic quota unknown not found");
   await assertMessage(world, wanting("twin"), "more than one elastic quota twin found");
   assert.equal((await validate(world, pod({}, { requests: { cpu: "99" } }))).allowed, true, "default quota");
   assert.equal((await validate({ quotas }, wanting("full"))).allowed, true, "gate off");
@@ -218,7 +218,7 @@ test("quota admission: what is used and asked for must stay within the limit", a
   assert.equal((await validate(world, done)).allowed, true, "a terminal pod costs nothing");
 });
 
-test("quota admission counts stored pods where nobody did, also under prefixed names", async () => {
+test("quota admission counts stored pods where no writer did, also under prefixed names", async () => {
   const stored = {
     metadata: { ...wanting("x").metadata, uid: "u", labels: { [label("name")]: "new" } },
     spec: wanting("x").spec,
@@ -239,13 +239,13 @@ test("quota admission counts stored pods where nobody did, also under prefixed n
 });
 
 test("quota admission writes what it took, and nothing on a dry run", async () => {
-  await using border = await startBorder({
+  await using webhooks = await startTestWebhooks({
     featureGates: admitting,
     quotas: [quota("a", { max: { cpu: "10" }, annotations: { [label("child-request")]: '{"cpu":"9"}' } })],
   });
-  const childRequest = () => border.quotas[0]?.metadata.annotations?.[label("child-request")];
+  const childRequest = () => webhooks.quotas[0]?.metadata.annotations?.[label("child-request")];
   const ask = (dryRun: boolean) =>
-    border.ask("/validate-pod", { namespace: "ns", object: wanting("a", "1"), dryRun });
+    webhooks.ask("/validate-pod", { namespace: "ns", object: wanting("a", "1"), dryRun });
   assert.equal((await ask(true)).allowed, true);
   assert.equal(childRequest(), '{"cpu":"9"}');
   assert.equal((await ask(false)).allowed, true);
@@ -395,14 +395,14 @@ test("the decisions about bindings", async () => {
     [undefined, { namespaces: [] }, {}, true],
     ["out_of_scope", { namespaces: ["other"] }, {}, true],
     ["denied", { namespaces: ["web"] }, {}, false],
-    [undefined, {}, { name: "nobody" }, true],
+    [undefined, {}, { name: "unknown" }, true],
     ["bypass_label", {}, { name: "labelled" }, true],
     ["bypass_annotation", {}, { name: "annotated" }, true],
     ["dry_run", { dryRun: true }, {}, true],
     ["denied", {}, {}, false],
   ];
   for (const [decision, binding, request, allowed, gate = "BindingAdmissionWebhook=true"] of cases) {
-    await using border = await startBorder({
+    await using webhooks = await startTestWebhooks({
       featureGates: gate,
       settings: { binding: { ...base, ...binding } },
       pods: [
@@ -411,11 +411,11 @@ test("the decisions about bindings", async () => {
         { metadata: { name: "annotated", namespace: "web", annotations: { skip: "" } } },
       ],
     });
-    const asked = { namespace: "web", name: "a", userInfo: { username: "eve" }, object: {}, ...request };
-    const response = await border.ask("/validate-pod-binding", asked);
+    const reviewed = { namespace: "web", name: "a", userInfo: { username: "eve" }, object: {}, ...request };
+    const response = await webhooks.ask("/validate-pod-binding", reviewed);
     assert.equal(response.allowed, allowed, JSON.stringify([decision, binding, request]));
     const counted = /binding_admission_decisions_total\{decision="(\w+)"\} 1/.exec(
-      await border.metrics(),
+      await webhooks.metrics(),
     )?.[1];
     assert.equal(counted, decision);
   }

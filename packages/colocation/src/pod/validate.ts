@@ -1,21 +1,31 @@
 /** `/validate-pod`: groups of rules in order; the first group that refuses decides. */
-import type { AdmissionHandler, AdmissionRequest, Verdict } from "@cocoon/kube/admission";
-import { allow } from "@cocoon/kube/admission";
+import { type AdmissionHandler, type AdmissionRequest, type Verdict, allow } from "@cocoon/kube/admission";
 import type { Gates } from "../gates.ts";
-import { judge, judgeNow, objectOf, oldObjectOf, owning, type Owned, type RuleBook } from "../handlers.ts";
+import {
+  evaluate,
+  evaluateNow,
+  getReviewedObject,
+  getOldObject,
+  handleResource,
+  type HandledResource,
+  type RulePolicy,
+} from "../handlers.ts";
 import { reservePodAnnotation } from "../keys.ts";
 import type { Refusal } from "../rules.ts";
 import type { ClusterView } from "../view.ts";
-import { colocationRules } from "./colocation-rules.ts";
-import { deviceRules } from "./device-rules.ts";
+import {
+  colocationRules,
+  deviceRules,
+  quotaMembershipRules,
+  findQuotaName,
+  reservationFit,
+} from "./rules.ts";
 import type { EnhancedRules } from "./enhanced-rules.ts";
-import { quotaMembershipRules, quotaNameOf } from "./quota-membership.ts";
 import { readPod, type PodReading } from "./read-pod.ts";
-import { reservationFit } from "./reservation-fit.ts";
 
 export interface QuotaAdmission {
-  /** Takes the pod's share of the quota, or says why not. A dry run takes nothing. */
-  admit(asking: {
+  /** Takes the pod's share of the quota, or returns why not. A dry run takes nothing. */
+  admit(candidate: {
     readonly pod: PodReading;
     readonly quota: string;
     readonly requestUid: string;
@@ -27,26 +37,29 @@ export interface QuotaAdmission {
 export interface PodValidatorOptions {
   readonly view: ClusterView;
   readonly gates: Gates;
-  readonly book: RuleBook;
+  readonly policy: RulePolicy;
   readonly enhanced: EnhancedRules;
   readonly admission: QuotaAdmission;
   readonly timed?: <T>(plugin: string, operation: string, work: () => T) => T;
 }
 
-const podKind: Owned = { resource: "pods", kind: "Pod" };
+const podKind: HandledResource = { resource: "pods", kind: "Pod" };
 
 export function podValidator(options: PodValidatorOptions): AdmissionHandler {
-  return owning(podKind, (request, context) => {
+  return handleResource(podKind, (request, context) => {
     if (request.operation === "CONNECT") return allow();
-    const pod = readPod(objectOf(request, podKind));
-    const old = request.operation === "UPDATE" ? readPod(oldObjectOf(request, podKind)) : undefined;
-    const first = judgeNow(immediateGroups({ request, pod, old }, options), options.book);
-    if (first.kind === "deny" || !asksMore(request, options.gates)) return first;
-    return withLater(first, judge(laterGroups({ request, pod, old }, options, context.signal), options.book));
+    const pod = readPod(getReviewedObject(request, podKind));
+    const old = request.operation === "UPDATE" ? readPod(getOldObject(request, podKind)) : undefined;
+    const first = evaluateNow(immediateGroups({ request, pod, old }, options), options.policy);
+    if (first.kind === "deny" || !needsLaterRules(request, options.gates)) return first;
+    return withLater(
+      first,
+      evaluate(laterGroups({ request, pod, old }, options, context.signal), options.policy),
+    );
   });
 }
 
-interface Asked {
+interface Reviewed {
   readonly request: AdmissionRequest;
   readonly pod: PodReading;
   readonly old: PodReading | undefined;
@@ -54,8 +67,7 @@ interface Asked {
 
 type Groups = readonly (() => Iterable<Refusal>)[];
 
-/** What needs nobody else. */
-function immediateGroups({ request, pod, old }: Asked, options: PodValidatorOptions): Groups {
+function immediateGroups({ request, pod, old }: Reviewed, options: PodValidatorOptions): Groups {
   const { gates, view } = options;
   const group = timedGroups(request, options);
   const groups = [
@@ -64,7 +76,7 @@ function immediateGroups({ request, pod, old }: Asked, options: PodValidatorOpti
     group("QuotaMetaChecker", () => quotaMembershipRules({ pod, old }, view.quotas(), gates)),
   ];
   // With quota admission on, devices and the rest come after it: see laterGroups.
-  if (asksMore(request, gates)) return groups;
+  if (needsLaterRules(request, gates)) return groups;
   return [...groups, ...lastGroups({ request, pod, old }, options)];
 }
 
@@ -75,7 +87,7 @@ function timedGroups(
   return (plugin, rules) => () => timed(plugin, operation, () => [...rules()]);
 }
 
-function lastGroups({ request, pod }: Asked, options: PodValidatorOptions): Groups {
+function lastGroups({ request, pod }: Reviewed, options: PodValidatorOptions): Groups {
   const { gates, enhanced } = options;
   const group = timedGroups(request, options);
   const namespace = pod.namespace || request.namespace;
@@ -87,7 +99,7 @@ function lastGroups({ request, pod }: Asked, options: PodValidatorOptions): Grou
   ];
 }
 
-function asksMore({ operation }: AdmissionRequest, gates: Gates): boolean {
+function needsLaterRules({ operation }: AdmissionRequest, gates: Gates): boolean {
   if (operation === "DELETE") return false;
   if (gates.ReservationFit && operation === "CREATE") return true;
   return gates.EnableQuotaAdmission && (operation === "CREATE" || gates.EnableQuotaAdmissionOnUpdate);
@@ -95,27 +107,27 @@ function asksMore({ operation }: AdmissionRequest, gates: Gates): boolean {
 
 /** The quota comes last of all: what it takes is taken, so nothing may refuse the pod afterwards. */
 function laterGroups(
-  asked: Asked,
+  reviewed: Reviewed,
   options: PodValidatorOptions,
   signal: AbortSignal,
 ): (() => Iterable<Refusal> | AsyncIterable<Refusal>)[] {
-  const { request, pod } = asked;
+  const { request, pod } = reviewed;
   const { gates, view } = options;
   return [
-    ...lastGroups(asked, options),
+    ...lastGroups(reviewed, options),
     ...(gates.ReservationFit && request.operation === "CREATE" ? [() => reservationFit(pod, view)] : []),
-    ...(gates.EnableQuotaAdmission ? [() => quotaRule(asked, options, signal)] : []),
+    ...(gates.EnableQuotaAdmission ? [() => quotaRule(reviewed, options, signal)] : []),
   ];
 }
 
 async function* quotaRule(
-  { request, pod, old }: Asked,
+  { request, pod, old }: Reviewed,
   { admission, gates, view }: PodValidatorOptions,
   signal: AbortSignal,
 ): AsyncGenerator<Refusal> {
   const tree = view.quotas();
   const member = (each: PodReading) =>
-    quotaNameOf({ ...each, namespace: each.namespace || request.namespace }, tree, gates);
+    findQuotaName({ ...each, namespace: each.namespace || request.namespace }, tree, gates);
   const quota = member(pod);
   if (old && (!gates.EnableQuotaAdmissionOnUpdate || member(old) === quota)) return;
   const message = await admission.admit({

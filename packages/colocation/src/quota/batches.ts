@@ -1,40 +1,34 @@
-/** Decisions that share one compare-and-swap write: whoever waits while a batch is under way is in the next one. */
+/** Decisions that share one compare-and-swap write: what waits while a batch is running is in the next one. */
 import { sleep } from "@cocoon/core";
 
 interface Waiting<Q, A> {
-  readonly question: Q;
+  readonly request: Q;
   readonly resolve: (answer: A) => void;
   readonly reject: (error: unknown) => void;
   readonly signal: AbortSignal;
 }
 
-/** The answers, by position; undefined where it is too early to tell and the question should be asked again. */
-export type DecideBatch<Q, A> = (questions: readonly Q[]) => Promise<readonly (A | undefined)[]>;
+/** The answers, by position; undefined where it is too early to decide and the request stays in the queue. */
+export type DecideBatch<Q, A> = (requests: readonly Q[]) => Promise<readonly (A | undefined)[]>;
 
-export interface BatchOptions {
-  readonly maxBatch?: number;
-  /** Pause before questions that had no answer are asked again. */
-  readonly againMs?: number;
-}
+const maxBatch = 64;
+/** Pause before requests that could not be decided are decided again. */
+const againMs = 40;
 
 export class Batches<Q, A> {
   readonly #decide: DecideBatch<Q, A>;
-  readonly #maxBatch: number;
-  readonly #againMs: number;
   #queue: Waiting<Q, A>[] = [];
   #running = false;
 
-  constructor(decide: DecideBatch<Q, A>, { maxBatch = 64, againMs = 40 }: BatchOptions = {}) {
+  constructor(decide: DecideBatch<Q, A>) {
     this.#decide = decide;
-    this.#maxBatch = maxBatch;
-    this.#againMs = againMs;
   }
 
   /** Rejects when the signal aborts, and with whatever the decision failed with. */
-  ask(question: Q, signal: AbortSignal): Promise<A> {
+  ask(request: Q, signal: AbortSignal): Promise<A> {
     return new Promise((resolve, reject) => {
       signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
-      this.#queue.push({ question, resolve, reject, signal });
+      this.#queue.push({ request, resolve, reject, signal });
       if (!this.#running) void this.#run();
     });
   }
@@ -48,17 +42,16 @@ export class Batches<Q, A> {
     // The turn ends first, so that what arrives together is decided together.
     await Promise.resolve();
     while (this.#queue.length > 0) {
-      const batch = this.#queue.splice(0, this.#maxBatch).filter(({ signal }) => !signal.aborted);
+      const batch = this.#queue.splice(0, maxBatch).filter(({ signal }) => !signal.aborted);
       if (batch.length === 0) continue;
-      if (await this.#answer(batch)) await sleep(this.#againMs, { signal: new AbortController().signal });
+      if (await this.#answer(batch)) await sleep(againMs, { signal: new AbortController().signal });
     }
     this.#running = false;
   }
 
-  /** True when somebody has to ask again. */
   async #answer(batch: readonly Waiting<Q, A>[]): Promise<boolean> {
     try {
-      const answers = await this.#decide(batch.map(({ question }) => question));
+      const answers = await this.#decide(batch.map(({ request }) => request));
       const again = batch.filter((_each, index) => answers[index] === undefined);
       for (const [index, { resolve }] of batch.entries()) {
         const answer = answers[index];

@@ -1,17 +1,17 @@
-/** The ledgers' stores in the API server. */
-import { isFault } from "@cocoon/core";
-import { configMaps, pods, type ConfigMap, type KubeClient, type Pod } from "@cocoon/kube";
+/** Quota usage and admitted quota changes in the API server. */
+import { tryParseJson, ignoreFault } from "@cocoon/core";
+import { configMaps, pods, type KubeClient, type Pod } from "@cocoon/kube";
 import * as z from "zod";
 import type { Gates } from "../gates.ts";
-import { tryParseJson, type ReadonlyJson } from "../json.ts";
+import { type ReadonlyJson } from "../json.ts";
 import { quotaKey } from "../keys.ts";
 import { elasticQuotas, type ElasticQuota } from "../kinds.ts";
-import { podRequest } from "../pod/pod-request.ts";
+import { computePodRequest } from "../pod/read-pod.ts";
 import { readPod } from "../pod/read-pod.ts";
 import type { PodAdmissionOptions } from "./pod-admission.ts";
-import type { StoredPod } from "./pod-ledger.ts";
+import type { StoredPod } from "./quota-usage.ts";
 import { readQuota } from "./quota-tree.ts";
-import type { LedgerEntry, TreeStore } from "./tree-ledger.ts";
+import type { AdmittedChange, ChangeStore } from "./change-admission.ts";
 
 const entriesSchema = z.array(
   z.object({
@@ -27,23 +27,22 @@ const entriesSchema = z.array(
 
 const dataKey = "entries";
 
-export interface TreeStoreOptions {
+export interface ChangeStoreOptions {
   readonly client: KubeClient;
   readonly namespace: string;
-  /** Name of the ConfigMap that the replicas share. */
   readonly name: string;
   readonly wasStored: (uid: string) => boolean;
 }
 
-export function kubeTreeStore({ client, namespace, name, wasStored }: TreeStoreOptions): TreeStore {
+export function kubeChangeStore({ client, namespace, name, wasStored }: ChangeStoreOptions): ChangeStore {
   const key = { namespace, name };
   return {
     wasStored,
-    async readLedger({ signal }) {
-      const map = await tryGet(client, key, signal);
+    async readChanges({ signal }) {
+      const map = await ignoreFault("notFound", client.get(configMaps, key, { signal }));
       return { version: map?.metadata.resourceVersion, entries: readEntries(map?.data?.[dataKey]) };
     },
-    async writeLedger(version, entries, { signal }) {
+    async writeChanges(version, entries, { signal }) {
       const data = { [dataKey]: JSON.stringify(entries) };
       const metadata = { ...key, labels: { "app.kubernetes.io/name": "cocoon-colocation" } };
       if (version === undefined) await client.create(configMaps, { metadata, data }, { signal });
@@ -62,26 +61,13 @@ export function kubeTreeStore({ client, namespace, name, wasStored }: TreeStoreO
   };
 }
 
-async function tryGet(
-  client: KubeClient,
-  key: { readonly namespace: string; readonly name: string },
-  signal: AbortSignal,
-): Promise<ConfigMap | undefined> {
-  try {
-    return await client.get(configMaps, key, { signal });
-  } catch (error) {
-    if (isFault(error, "notFound")) return undefined;
-    throw error;
-  }
+/** A damaged list is started anew: it only holds changes in progress. */
+function readEntries(text: string | undefined): readonly AdmittedChange[] {
+  const parsed = entriesSchema.safeParse(tryParseJson(text ?? "[]"));
+  return parsed.success ? (parsed.data as readonly AdmittedChange[]) : [];
 }
 
-/** A ledger that somebody damaged is begun anew: it only holds what is under way. */
-function readEntries(text: string | undefined): readonly LedgerEntry[] {
-  const parsed = entriesSchema.safeParse(tryParseJson(text ?? "[]")?.value);
-  return parsed.success ? (parsed.data as readonly LedgerEntry[]) : [];
-}
-
-export function kubePodLedgerStore({
+export function kubeUsageStore({
   client,
   gates,
   wasStored,
@@ -102,7 +88,7 @@ export function kubePodLedgerStore({
         { signal },
       );
     },
-    listPods: (quota, { signal }) => podsOf(client, quota, { gates, signal }),
+    listPods: (quota, { signal }) => listPods(client, quota, { gates, signal }),
     async find(name, signal) {
       const { items } = await client.list(elasticQuotas, { fieldSelector: `metadata.name=${name}`, signal });
       return items.map(readQuota);
@@ -111,7 +97,7 @@ export function kubePodLedgerStore({
 }
 
 /** By label in all namespaces; without a label in the quota's own namespace and those bound to it. */
-async function podsOf(
+async function listPods(
   client: KubeClient,
   quota: ElasticQuota,
   { gates, signal }: { readonly gates: Gates; readonly signal: AbortSignal },
@@ -138,5 +124,5 @@ async function listAll(
 function stored(pod: Pod): StoredPod[] {
   const reading = readPod(pod as unknown as ReadonlyJson);
   if (reading.phase === "Succeeded" || reading.phase === "Failed") return [];
-  return [{ uid: reading.uid, request: podRequest(reading) }];
+  return [{ uid: reading.uid, request: computePodRequest(reading) }];
 }

@@ -2,7 +2,7 @@
 import { Fault } from "@cocoon/core";
 import { diffJson } from "@cocoon/core/json-patch";
 import { allow, allowWithPatch, type AdmissionHandler } from "@cocoon/kube/admission";
-import { objectOf, owning, type Owned } from "../handlers.ts";
+import { getReviewedObject, handleResource, type HandledResource } from "../handlers.ts";
 import {
   child,
   copyJson,
@@ -20,16 +20,16 @@ import { readResourcesText } from "./quota-tree.ts";
 
 export interface QuotaMutatorOptions {
   readonly view: Pick<ClusterView, "quota">;
-  /** Told of each default weight, for the gauge. */
+  /** Called with each default weight, for the gauge. */
   readonly weighed?: (quota: string, resource: string, value: number) => void;
 }
 
-export const quotaKind: Owned = { resource: "elasticquotas", kind: "ElasticQuota" };
+export const quotaKind: HandledResource = { resource: "elasticquotas", kind: "ElasticQuota" };
 
 export function quotaMutator(options: QuotaMutatorOptions): AdmissionHandler {
-  return owning(quotaKind, async (request) => {
+  return handleResource(quotaKind, async (request) => {
     if (request.operation !== "CREATE") return allow();
-    const object = objectOf(request, quotaKind);
+    const object = getReviewedObject(request, quotaKind);
     const metadata = readObject(object, "metadata", "metadata") ?? {};
     const name = readText(metadata, "name", "metadata.name") || request.name;
     if (name === rootQuota) return allow();
@@ -70,7 +70,7 @@ function fillSharedWeight(quota: Json, name: string, options: QuotaMutatorOption
   if (!read?.value)
     throw new Fault(
       "badRequest",
-      `fillDefaultQuotaInfo unmarshal sharedWeight failed:${read?.trouble ?? ""}`,
+      `fillDefaultQuotaInfo unmarshal sharedWeight failed:${read?.problem ?? ""}`,
     );
   const aligned = align(read.value, max);
   if (aligned) child(metadata, "annotations")[quotaKey.sharedWeight] = resourcesText(aligned);

@@ -1,7 +1,6 @@
 /**
- * The quotas as they are stored, and around them the changes that were admitted and may or may not get stored. A check
- * must hold whatever becomes of those: a quota under change counts with the larger of its minimums as a child, and
- * with the smaller as a parent.
+ * The stored quotas and the admitted changes that may or may not get stored. A quota under change counts with the larger of its
+ * minimums as a child, and with the smaller as a parent.
  */
 import { largest, smallest, type Resources } from "../resources.ts";
 import { QuotaTree, type Quota } from "./quota-tree.ts";
@@ -14,13 +13,10 @@ export interface PendingChange {
 }
 
 export class PendingTree {
-  readonly stored: QuotaTree;
   readonly #changes: ReadonlyMap<string, readonly PendingChange[]>;
-  /** Stored quotas and those that are being created. */
   readonly #all: QuotaTree;
 
   constructor(stored: QuotaTree, changes: Iterable<PendingChange> = []) {
-    this.stored = stored;
     this.#changes = Map.groupBy(changes, ({ name }) => name);
     const created = [...this.#changes].flatMap(([name, each]) => {
       const after = each.find((change) => change.after)?.after;
@@ -58,21 +54,36 @@ export class PendingTree {
     return quota && this.#minimums(name).reduce((least, each) => smallest(least, each), quota.min);
   }
 
-  /** Whether a change of one of these quotas is under way. */
-  touches(names: Iterable<string>): boolean {
-    for (const name of names) if (this.#changes.has(name)) return true;
-    return false;
-  }
-
-  changesOf(name: string): readonly PendingChange[] {
+  getChanges(name: string): readonly PendingChange[] {
     return this.#changes.get(name) ?? [];
   }
 
-  changedNames(): readonly string[] {
-    return [...this.#changes.keys()];
-  }
-
   #minimums(name: string): Resources[] {
-    return this.changesOf(name).flatMap(({ after }) => (after ? [after.min] : []));
+    return this.getChanges(name).flatMap(({ after }) => (after ? [after.min] : []));
   }
+}
+
+/** More are not tried out: the request waits instead. */
+const maxTrees = 256;
+
+/** Every tree that the admitted changes can lead to; what all of them refuse is refused for certain. Undefined when too many. */
+export function listPossibleTrees(
+  stored: QuotaTree,
+  changes: readonly PendingChange[],
+): readonly QuotaTree[] | undefined {
+  const byName = [...Map.groupBy(changes, ({ name }) => name)];
+  const outcomes = byName.map(([name, each]) => [stored.get(name), ...each.map(({ after }) => after)]);
+  if (outcomes.reduce((product, each) => product * each.length, 1) > maxTrees) return undefined;
+  const changed = new Set(byName.map(([name]) => name));
+  const others = [...stored.all()].filter(({ name }) => !changed.has(name));
+  return combine(outcomes).map(
+    (quotas) => new QuotaTree([...others, ...quotas.filter((quota) => quota !== undefined)]),
+  );
+}
+
+function combine(outcomes: readonly (readonly (Quota | undefined)[])[]): (Quota | undefined)[][] {
+  return outcomes.reduce<(Quota | undefined)[][]>(
+    (combined, each) => combined.flatMap((quotas) => each.map((quota) => [...quotas, quota])),
+    [[]],
+  );
 }

@@ -1,34 +1,33 @@
-/** Quota admission of pods: finds the quota, and asks its ledger. */
+/** Quota admission of pods: finds the quota, and checks its usage. */
 import { rootQuota, systemQuota, defaultQuota } from "../keys.ts";
-import { podRequest } from "../pod/pod-request.ts";
+import { computePodRequest } from "../pod/read-pod.ts";
 import type { QuotaAdmission } from "../pod/validate.ts";
 import type { Resources } from "../resources.ts";
 import type { ClusterView } from "../view.ts";
-import { isJudged, PodLedger, type PodLedgerStore, type QuotaKey } from "./pod-ledger.ts";
+import { isLimited, QuotaUsage, type UsageStore, type QuotaKey } from "./quota-usage.ts";
 
 export interface PodAdmissionOptions {
   readonly view: Pick<ClusterView, "quotas">;
-  readonly store: PodLedgerStore & {
-    /** Quotas of that name in all namespaces, from the API server itself. */
+  readonly store: UsageStore & {
     find(name: string, signal: AbortSignal): Promise<readonly (QuotaKey & { readonly max: Resources })[]>;
   };
   /** How long a pod waits for room that is only held. */
-  readonly patienceMs: number;
+  readonly maxWaitMs: number;
 }
 
 const builtIn: ReadonlySet<string> = new Set(["", rootQuota, systemQuota, defaultQuota]);
-const maxLedgers = 10_000;
+const maxUsages = 10_000;
 
-export function podAdmission({ view, store, patienceMs }: PodAdmissionOptions): QuotaAdmission {
-  const ledgers = new Map<string, PodLedger>();
-  const ledgerOf = (key: QuotaKey) => {
+export function podAdmission({ view, store, maxWaitMs }: PodAdmissionOptions): QuotaAdmission {
+  const usages = new Map<string, QuotaUsage>();
+  const openUsage = (key: QuotaKey) => {
     const text = `${key.namespace}/${key.name}`;
-    const known = ledgers.get(text);
+    const known = usages.get(text);
     if (known) return known;
-    if (ledgers.size >= maxLedgers) ledgers.clear();
-    const ledger = new PodLedger({ store, key });
-    ledgers.set(text, ledger);
-    return ledger;
+    if (usages.size >= maxUsages) usages.clear();
+    const usage = new QuotaUsage({ store, key });
+    usages.set(text, usage);
+    return usage;
   };
   return {
     async admit({ pod, quota, requestUid, dryRun, signal }) {
@@ -38,11 +37,17 @@ export function podAdmission({ view, store, patienceMs }: PodAdmissionOptions): 
       const [only, second] = found;
       if (!only) return `elastic quota ${quota} not found`;
       if (second) return `more than one elastic quota ${quota} found`;
-      if (!isJudged(only.max)) return undefined;
+      if (!isLimited(only.max)) return undefined;
       const { namespace, name } = only;
-      const patienceEndsMs = Date.now() + patienceMs;
-      const asking = { uid: pod.uid || requestUid, request: podRequest(pod), dryRun, signal, patienceEndsMs };
-      return ledgerOf({ namespace, name }).admit(asking);
+      const waitUntilMs = Date.now() + maxWaitMs;
+      const candidate = {
+        uid: pod.uid || requestUid,
+        request: computePodRequest(pod),
+        dryRun,
+        signal,
+        waitUntilMs,
+      };
+      return openUsage({ namespace, name }).admit(candidate);
     },
   };
 }

@@ -1,6 +1,6 @@
 /** The quotas and how they hang together, read from ElasticQuota objects. Pure: a tree is a moment, it never changes. */
-import { messageOf } from "@cocoon/core";
-import { isRecord, tryParseJson } from "../json.ts";
+import { tryParseJson, getErrorMessage } from "@cocoon/core";
+import { isRecord } from "../json.ts";
 import { quotaKey, rootQuota } from "../keys.ts";
 import type { ElasticQuota } from "../kinds.ts";
 import { parseResources, readResources, type Resources } from "../resources.ts";
@@ -22,8 +22,10 @@ export interface Quota {
   readonly guaranteed: Resources;
   readonly namespaces: readonly string[];
   /** Parsed, or why it cannot be. Undefined when there is none. */
-  readonly sharedWeight: { readonly value?: Resources; readonly trouble?: string } | undefined;
+  readonly sharedWeight: { readonly value?: Resources; readonly problem?: string } | undefined;
   readonly strictKeys: readonly string[];
+  /** Why the annotation with the strict keys cannot be read; undefined when it can, or is absent. */
+  readonly strictKeysProblem: string | undefined;
   readonly annotations: Readonly<Record<string, string>>;
 }
 
@@ -47,35 +49,51 @@ export function readQuota(object: ElasticQuota): Quota {
     used: readResources(status, "used", "status.used"),
     guaranteed: readLenient(annotations[quotaKey.guaranteed]),
     namespaces: readNames(annotations[quotaKey.namespaces]),
-    sharedWeight: readSharedWeight(annotations[quotaKey.sharedWeight]),
+    sharedWeight: readResourcesText(annotations[quotaKey.sharedWeight]),
     strictKeys: readNames(annotations[quotaKey.strictKeys]),
+    strictKeysProblem: findNamesProblem(annotations[quotaKey.strictKeys]),
     annotations,
   };
 }
 
 function readNames(text: string | undefined): readonly string[] {
-  const value = tryParseJson(text ?? "")?.value;
+  const value = tryParseJson(text ?? "");
   return Array.isArray(value) ? value.filter((item) => typeof item === "string") : [];
+}
+
+function findNamesProblem(text: string | undefined): string | undefined {
+  if (text === undefined || text === "") return undefined;
+  const value = tryParseJson(text);
+  const isList = Array.isArray(value) && value.every((item) => typeof item === "string");
+  return isList || value === null
+    ? undefined
+    : `${JSON.stringify(text.slice(0, 256))} is not a JSON array of strings`;
 }
 
 function readLenient(text: string | undefined): Resources {
   return readResourcesText(text)?.value ?? new Map();
 }
 
-/** Resources as JSON in an annotation. */
 export function readResourcesText(text: string | undefined): Quota["sharedWeight"] {
   if (text === undefined || text === "") return undefined;
   try {
     const value: unknown = JSON.parse(text);
     if (value === null) return { value: new Map() };
-    if (!isRecord(value)) return { trouble: "it must be a JSON object of quantities" };
+    if (!isRecord(value)) return { problem: "it must be a JSON object of quantities" };
     return { value: parseResources(value, "it") };
   } catch (error) {
-    return { trouble: messageOf(error) };
+    return { problem: getErrorMessage(error) };
   }
 }
 
-const readSharedWeight = readResourcesText;
+/** Nothing for a quota that cannot be read; the API server's schema keeps such from being stored. */
+export function tryReadQuota(object: ElasticQuota): Quota[] {
+  try {
+    return [readQuota(object)];
+  } catch {
+    return [];
+  }
+}
 
 export class QuotaTree {
   readonly #byName = new Map<string, Quota[]>();

@@ -1,9 +1,9 @@
-/** Every row about ElasticQuotas, at the HTTP border. */
+/** Every row about ElasticQuotas, over HTTP. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Pod } from "@cocoon/kube";
 import type { ElasticQuota } from "../kinds.ts";
-import { patched, startBorder, type BorderOptions } from "../testing/border.ts";
+import { patched, startTestWebhooks, type TestWebhooksOptions } from "../testing/webhook-server.ts";
 
 const key = (name: string) => `quota.scheduling.koordinator.sh/${name}`;
 const mutatePath = "/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota";
@@ -74,8 +74,8 @@ test("mutation fills in parent, tree and weight", async () => {
     ],
   ];
   for (const [name, object, labels, weight] of cases) {
-    await using border = await startBorder(world);
-    const response = await border.ask(mutatePath, { object, name: object.metadata.name });
+    await using webhooks = await startTestWebhooks(world);
+    const response = await webhooks.ask(mutatePath, { object, name: object.metadata.name });
     const { metadata } = patched(object, response) as ElasticQuota;
     const wanted = Object.fromEntries(
       Object.entries(labels).map(([each, value]) => [key(each), value as string]),
@@ -86,24 +86,24 @@ test("mutation fills in parent, tree and weight", async () => {
 });
 
 test("mutation: no max, the root, and what is refused", async () => {
-  await using border = await startBorder();
+  await using webhooks = await startTestWebhooks();
   const bare = { metadata: { name: "a", namespace: "q" }, spec: {} };
-  const filled = patched(bare, await border.ask(mutatePath, { object: bare })) as ElasticQuota;
+  const filled = patched(bare, await webhooks.ask(mutatePath, { object: bare })) as ElasticQuota;
   assert.equal(filled.metadata.annotations?.[key("shared-weight")], "null");
-  assert.equal((await border.ask(mutatePath, { object: quota(root) })).patch, undefined);
-  const orphan = await border.ask(mutatePath, { object: quota("a", { labels: { parent: "nobody" } }) });
+  assert.equal((await webhooks.ask(mutatePath, { object: quota(root) })).patch, undefined);
+  const orphan = await webhooks.ask(mutatePath, { object: quota("a", { labels: { parent: "unknown" } }) });
   assert.equal(orphan.status.code, 400);
   assert.equal(orphan.status.message, "fill quota a failed, parent not exist");
-  const broken = await border.ask(mutatePath, {
+  const broken = await webhooks.ask(mutatePath, {
     object: quota("a", { annotations: { "shared-weight": "{" } }),
   });
   assert.equal(broken.status.code, 400);
   assert.match(broken.status.message ?? "", /^fillDefaultQuotaInfo unmarshal sharedWeight failed:/);
   const nothing = quota("a", { annotations: { "shared-weight": "null" } });
-  const aligned = patched(nothing, await border.ask(mutatePath, { object: nothing })) as ElasticQuota;
+  const aligned = patched(nothing, await webhooks.ask(mutatePath, { object: nothing })) as ElasticQuota;
   assert.equal(aligned.metadata.annotations?.[key("shared-weight")], '{"cpu":"100"}');
-  await border.ask(mutatePath, { object: quota("a") });
-  const text = await border.metrics();
+  await webhooks.ask(mutatePath, { object: quota("a") });
+  const text = await webhooks.metrics();
   assert.ok(text.includes('quota_shared_weight{elasticquota_name="a",resource_name="cpu"} 100'));
 });
 
@@ -119,8 +119,8 @@ interface Case {
 }
 
 async function check({ name, quotas = [], pods = [], gates = "", message, ...request }: Case): Promise<void> {
-  const world: BorderOptions = { quotas, pods, featureGates: gates };
-  await using border = await startBorder(world);
+  const world: TestWebhooksOptions = { quotas, pods, featureGates: gates };
+  await using webhooks = await startTestWebhooks(world);
   const { create, update, remove } = request;
   const [operation, object, oldObject] = create
     ? ["CREATE", create, undefined]
@@ -128,7 +128,7 @@ async function check({ name, quotas = [], pods = [], gates = "", message, ...req
       ? ["UPDATE", update[1], update[0]]
       : ["DELETE", undefined, remove];
   const subject = object ?? oldObject;
-  const response = await border.ask(validatePath, {
+  const response = await webhooks.ask(validatePath, {
     operation,
     object,
     oldObject,
@@ -165,6 +165,11 @@ test("what must hold of a quota by itself", async () => {
   const strict = (used: Record<string, string>, max: Record<string, string>) =>
     quota("a", { max, used, annotations: { "max-strict-check-resource-keys": '["cpu"]' } });
   const cases: readonly Case[] = [
+    ...['["cpu"', "cpu", '{"cpu":true}', "[1]"].map((text) => ({
+      name: `strict keys ${text}`,
+      create: quota("a", { annotations: { "max-strict-check-resource-keys": text } }),
+      message: `a quota.Annotation[${key("max-strict-check-resource-keys")}]: ${JSON.stringify(text)} is not a JSON array of strings`,
+    })),
     {
       name: "max",
       create: quota("a", { max: { cpu: "-1" } }),
@@ -243,7 +248,7 @@ test("how a new quota fits into the tree", async () => {
       create: quota("a", { max: { cpu: "1" }, labels: { parent: "wide" } }),
     },
     {
-      name: "min keys of nobody",
+      name: "min keys of no other quota",
       quotas: [parent("t", { max: { cpu: "9" } })],
       create: quota("a", { min: { cpu: "0" }, max: { cpu: "9" }, labels: { parent: "t" } }),
       message: `${keyText}a's min keys are not all included in t's`,
@@ -293,7 +298,7 @@ test("how a new quota fits into the tree", async () => {
 test("updating", async () => {
   const up = parent("up", { labels: { parent: "down" } });
   const bound = quota("b", { annotations: { namespaces: '["n1"]' } });
-  const podOf = (labels: Record<string, string>, namespace = "x"): Pod => ({
+  const createPod = (labels: Record<string, string>, namespace = "x"): Pod => ({
     metadata: { name: "p1", namespace, labels },
   });
   const toParent = (annotations: Record<string, string> = {}): [ElasticQuota, ElasticQuota] => [
@@ -346,21 +351,21 @@ test("updating", async () => {
     {
       name: "becomes a parent, with pods by label",
       quotas: [quota("a")],
-      pods: [podOf({ [key("name")]: "a" })],
+      pods: [createPod({ [key("name")]: "a" })],
       update: toParent(),
       message: boundPods,
     },
     {
       name: "becomes a parent, with pods in its namespace",
       quotas: [quota("a")],
-      pods: [podOf({}, "a")],
+      pods: [createPod({}, "a")],
       update: toParent(),
       message: boundPods,
     },
     {
       name: "becomes a parent, with pods in a bound namespace",
       quotas: [quota("a", { annotations: { namespaces: '["n9"]' } })],
-      pods: [podOf({}, "n9")],
+      pods: [createPod({}, "n9")],
       update: toParent({ namespaces: '["n9"]' }),
       message: boundPods,
     },

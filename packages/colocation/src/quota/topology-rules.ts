@@ -1,23 +1,20 @@
 /** How a quota must fit to its parent, its siblings and its children. */
 import type { Gates } from "../gates.ts";
 import { rootQuota } from "../keys.ts";
-import { exceeding, sum, type Resources } from "../resources.ts";
+import { exceeding, largest, sum, type Resources } from "../resources.ts";
 import type { Refusal } from "../rules.ts";
 import type { ClusterView } from "../view.ts";
-import { guaranteeTrouble } from "./guarantee.ts";
 import type { Quota } from "./quota-tree.ts";
 import type { PendingTree } from "./pending-tree.ts";
 
 export interface TopologyCheck {
   readonly quota: Quota;
-  /** Undefined when it is new. */
   readonly old: Quota | undefined;
   readonly tree: PendingTree;
   readonly gates: Gates;
   readonly view: Pick<ClusterView, "podsWithQuotaLabel" | "podsInNamespace">;
 }
 
-/** One rule after the other: what is wrong first is told. */
 export function topologyRules(check: TopologyCheck): readonly (() => Iterable<Refusal>)[] {
   const { quota, tree, gates } = check;
   if (quota.name === rootQuota) return [];
@@ -38,7 +35,7 @@ export function topologyRules(check: TopologyCheck): readonly (() => Iterable<Re
       : []),
     ...(isBound ? [rule("quota-topology", () => minSums(check))] : []),
     ...(isBound && gates.ElasticQuotaGuaranteeUsage
-      ? [rule("quota-topology", () => optional(guaranteeTrouble(quota, tree)))]
+      ? [rule("quota-topology", () => optional(findGuaranteeProblem(quota, tree)))]
       : []),
   ];
 }
@@ -97,7 +94,7 @@ function* cycle({ quota, tree }: TopologyCheck): Generator<string> {
   }
 }
 
-const keyTrouble = (text: string) =>
+const formatKeyProblem = (text: string) =>
   `failed to check sub and parent group quotaKey, err: checkSubAndParentGroupQuotaKey failed: ${text}`;
 
 function* keySets({ quota, tree, gates }: TopologyCheck): Generator<string> {
@@ -107,15 +104,15 @@ function* keySets({ quota, tree, gates }: TopologyCheck): Generator<string> {
   const parent = quota.parent === rootQuota ? undefined : tree.get(quota.parent);
   if (parent) {
     if (!fits(quota.max, parent.max))
-      yield keyTrouble(`${parent.name}'s max keys are not the same with ${quota.name}'s`);
+      yield formatKeyProblem(`${parent.name}'s max keys are not the same with ${quota.name}'s`);
     if (!includes(parent.min, quota.min))
-      yield keyTrouble(`${quota.name}'s min keys are not all included in ${parent.name}'s`);
+      yield formatKeyProblem(`${quota.name}'s min keys are not all included in ${parent.name}'s`);
   }
   for (const child of tree.children(quota.name)) {
     if (!fits(child.max, quota.max))
-      yield keyTrouble(`${child.name}'s max keys are not the same with ${quota.name}'s`);
+      yield formatKeyProblem(`${child.name}'s max keys are not the same with ${quota.name}'s`);
     if (!includes(quota.min, child.min))
-      yield keyTrouble(`${child.name}'s min keys are not all included in ${quota.name}'s`);
+      yield formatKeyProblem(`${child.name}'s min keys are not all included in ${quota.name}'s`);
   }
 }
 
@@ -147,4 +144,28 @@ function* maxWithinParent({ quota, tree }: TopologyCheck): Generator<string> {
     if (over.length > 0)
       yield `max of child ${child.name} is more than the max of ${quota.name}, in dimensions :[${over.toSorted().join(" ")}]`;
   }
+}
+
+/** A minimum beyond the guarantee needs an ancestor whose guarantee covers its minimum and its children's guarantees. */
+function findGuaranteeProblem(quota: Quota, tree: PendingTree): string | undefined {
+  if (quota.treeId === "" || exceeding(quota.min, quota.guaranteed).length === 0) return undefined;
+  let below: { readonly name: string; readonly guaranteed: Quota["guaranteed"] } = {
+    name: quota.name,
+    guaranteed: largest([quota.guaranteed, quota.min]),
+  };
+  const seen = new Set<string>([quota.name]);
+  let parent = quota.parent;
+  let top = quota.name;
+  while (parent !== rootQuota && !seen.has(parent)) {
+    seen.add(parent);
+    const above = tree.get(parent);
+    if (!above) break;
+    const siblings = tree.children(parent).filter(({ name }) => name !== below.name);
+    const needed = largest([above.min, sum([below.guaranteed, ...siblings.map((each) => each.guaranteed)])]);
+    if (exceeding(needed, above.guaranteed).length === 0) return undefined;
+    top = above.name;
+    below = { name: above.name, guaranteed: needed };
+    parent = above.parent;
+  }
+  return `tree root quota ${top} can't guarantee for min ${quota.name}`;
 }

@@ -6,38 +6,38 @@ import {
   type JsonObject,
   type Verdict,
 } from "@cocoon/kube/admission";
-import { objectOf, oldObjectOf, owning } from "../handlers.ts";
+import { getReviewedObject, getOldObject, handleResource } from "../handlers.ts";
 import { isRecord, readObject, readTexts, undecodable } from "../json.ts";
 import type { ElasticQuota } from "../kinds.ts";
 import { isUnchanged } from "./check.ts";
 import { quotaKind } from "./mutate.ts";
 import { readQuota } from "./quota-tree.ts";
-import type { TreeLedger } from "./tree-ledger.ts";
+import type { ChangeAdmission } from "./change-admission.ts";
 
-export function quotaValidator(ledger: Pick<TreeLedger, "decide">): AdmissionHandler {
-  return owning(quotaKind, (request, context) => validate(request, ledger, context.signal));
+export function quotaValidator(admission: Pick<ChangeAdmission, "decide">): AdmissionHandler {
+  return handleResource(quotaKind, (request, context) => validate(request, admission, context.signal));
 }
 
 function validate(
   request: AdmissionRequest,
-  ledger: Pick<TreeLedger, "decide">,
+  admission: Pick<ChangeAdmission, "decide">,
   signal: AbortSignal,
 ): Verdict | Promise<Verdict> {
   const { dryRun, operation, uid: id } = request;
   const common = { dryRun, id, signal };
   if (operation === "DELETE") {
-    const old = readQuota(checked(oldObjectOf(request, quotaKind), request));
-    return ledger.decide({ request: { operation: "DELETE", old }, object: undefined, ...common });
+    const old = readQuota(checked(getOldObject(request, quotaKind), request));
+    return admission.decide({ request: { operation: "DELETE", old }, object: undefined, ...common });
   }
   if (operation !== "CREATE" && operation !== "UPDATE") return allow();
-  const object = checked(objectOf(request, quotaKind), request);
+  const object = checked(getReviewedObject(request, quotaKind), request);
   const quota = readQuota(object);
   if (operation === "CREATE")
-    return ledger.decide({ request: { operation: "CREATE", quota }, object, ...common });
-  const oldObject = checked(oldObjectOf(request, quotaKind), request);
+    return admission.decide({ request: { operation: "CREATE", quota }, object, ...common });
+  const oldObject = checked(getOldObject(request, quotaKind), request);
   if (isUnchanged(object, oldObject)) return allow();
   const old = readQuota(oldObject);
-  return ledger.decide({ request: { operation: "UPDATE", quota, old }, object, ...common });
+  return admission.decide({ request: { operation: "UPDATE", quota, old }, object, ...common });
 }
 
 /** Types of the fields that are read; the name may only be in the request. */

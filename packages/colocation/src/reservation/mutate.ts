@@ -3,7 +3,7 @@ import type { Logger } from "@cocoon/core";
 import { matchesLabels } from "@cocoon/core/label-selector";
 import { diffJson } from "@cocoon/core/json-patch";
 import { allow, allowWithPatch, type AdmissionHandler, type Verdict } from "@cocoon/kube/admission";
-import { objectOf, owning, type Owned } from "../handlers.ts";
+import { getReviewedObject, handleResource, type HandledResource } from "../handlers.ts";
 import {
   child,
   copyJson,
@@ -15,8 +15,8 @@ import {
   type ReadonlyJson,
 } from "../json.ts";
 import { reservationSchema } from "../patch/schemas.ts";
-import { priorityClassesOf } from "../pod/mutate.ts";
-import { applyProfile, isDrawn } from "../profile-engine.ts";
+import { listPriorityClasses } from "../pod/mutate.ts";
+import { applyProfile, describeProblem, isDrawn } from "../profile-engine.ts";
 import type { ClusterView } from "../view.ts";
 
 export interface ReservationMutatorOptions {
@@ -25,26 +25,28 @@ export interface ReservationMutatorOptions {
   readonly log: Logger;
 }
 
-const reservationKind: Owned = { resource: "reservations", kind: "Reservation" };
+const reservationKind: HandledResource = { resource: "reservations", kind: "Reservation" };
 
 /** A Reservation has no namespace, so the profiles' namespace selectors do not count. */
 export function reservationMutator(options: ReservationMutatorOptions): AdmissionHandler {
-  return owning(reservationKind, (request) => {
+  return handleResource(reservationKind, (request) => {
     if (request.operation !== "CREATE") return allow();
-    return create(objectOf(request, reservationKind), options);
+    return create(getReviewedObject(request, reservationKind), options);
   });
 }
 
 async function create(
   object: ReadonlyJson,
-  { view, random = Math.random }: ReservationMutatorOptions,
+  { view, log, random = Math.random }: ReservationMutatorOptions,
 ): Promise<Verdict> {
   const labels = readTexts(readObject(object, "metadata", "metadata") ?? {}, "labels", "metadata.labels");
   readTexts(readObject(object, "metadata", "metadata") ?? {}, "annotations", "metadata.annotations");
-  const matched = view
-    .profiles()
-    .filter((profile) => profile.trouble === undefined && matchesLabels(profile.selector, labels));
-  const classes = await priorityClassesOf(matched, view);
+  const selecting = view.profiles().filter((profile) => matchesLabels(profile.selector, labels));
+  const matched = selecting.filter(({ problem }) => problem === undefined);
+  const unusable = selecting.filter(({ problem }) => problem !== undefined);
+  for (const { name: profile, problem: error } of unusable)
+    log.warn({ profile, error }, "profile with an unusable selector ignored");
+  const classes = await listPriorityClasses(matched, view);
   const reservation = copyJson(object) as Json;
   for (const profile of matched) {
     if (!isDrawn(profile, random)) continue;
@@ -55,7 +57,8 @@ async function create(
       priorityClass: (name) => classes.get(name),
     });
   }
-  return allowWithPatch(diffJson(object, reservation));
+  const warnings = unusable.map(describeProblem);
+  return allowWithPatch(diffJson(object, reservation), warnings.length > 0 ? { warnings } : {});
 }
 
 function templateSpec(reservation: Json): Json | undefined {

@@ -1,8 +1,8 @@
-/** The rows about Reservations, at the HTTP border. */
+/** The rows about Reservations, over HTTP. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ClusterColocationProfile } from "../kinds.ts";
-import { patched, startBorder } from "../testing/border.ts";
+import { patched, startTestWebhooks } from "../testing/webhook-server.ts";
 
 const object = {
   metadata: { name: "r", labels: { pool: "x" } },
@@ -18,11 +18,11 @@ async function create(
   spec: NonNullable<ClusterColocationProfile["spec"]>,
   reservation: unknown = object,
 ): Promise<unknown> {
-  await using border = await startBorder({
+  await using webhooks = await startTestWebhooks({
     featureGates: "ReservationMutatingWebhook=true",
     profiles: [{ metadata: { name: "p" }, spec }],
   });
-  const response = await border.ask("/mutate-reservation", { object: reservation });
+  const response = await webhooks.ask("/mutate-reservation", { object: reservation });
   assert.equal(response.allowed, true, response.status.message ?? "");
   return patched(reservation, response);
 }
@@ -36,6 +36,23 @@ test("the namespace selector does not count, the selector does", async () => {
   assert.equal(await labels({ namespaceSelector: { matchLabels: { no: "where" } } }), "1");
   assert.equal(await labels({ selector: { matchLabels: { pool: "x" } } }), "1");
   assert.equal(await labels({ selector: { matchLabels: { pool: "y" } } }), undefined);
+});
+
+test("an unusable profile that could select the Reservation is warned about", async () => {
+  const broken = { key: "app", operator: "Perhaps" };
+  for (const [pool, warnings] of [
+    ["x", 1],
+    ["y", 0],
+  ] as const) {
+    const selector = { matchLabels: { pool }, matchExpressions: [broken] };
+    await using webhooks = await startTestWebhooks({
+      featureGates: "ReservationMutatingWebhook=true",
+      profiles: [{ metadata: { name: "bad" }, spec: { selector, labels: { hit: "1" } } }],
+    });
+    const response = await webhooks.ask("/mutate-reservation", { object });
+    assert.deepEqual(patched(object, response), object);
+    assert.equal(response.warnings?.length ?? 0, warnings, pool);
+  }
 });
 
 test("metadata goes on the Reservation, placement into the template, resources stay", async () => {
@@ -79,11 +96,11 @@ test("without a template there is no place for placement, and missing parents ar
 });
 
 test("only creations are changed", async () => {
-  await using border = await startBorder({
+  await using webhooks = await startTestWebhooks({
     featureGates: "ReservationMutatingWebhook=true",
     profiles: [{ metadata: { name: "p" }, spec: { labels: { l: "1" } } }],
   });
-  const response = await border.ask("/mutate-reservation", {
+  const response = await webhooks.ask("/mutate-reservation", {
     operation: "UPDATE",
     object,
     oldObject: object,

@@ -1,5 +1,5 @@
-/** Our serving certificate: from a Secret that the replicas share and renew, or from files that somebody else renews. */
-import { isFault, type Logger } from "@cocoon/core";
+/** Our serving certificate: from a Secret that the replicas share and renew, or from files that another tool renews. */
+import { ignoreFault, tryReadFile, type Logger } from "@cocoon/core";
 import { secrets, type KubeConnection } from "@cocoon/kube";
 import {
   mutatingWebhooks,
@@ -10,15 +10,12 @@ import {
   type ServingCertificates,
 } from "@cocoon/kube/certificates";
 import { join } from "node:path";
-import { readFile } from "node:fs/promises";
 import type { ColocationSettings } from "./start.ts";
 
 export interface CertificateSettings {
   /** Empty: koordinator-webhook-certs, or webhook-tls where only that exists. */
   readonly secretName: string;
-  /** Set where files are used. */
   readonly directory: string | undefined;
-  /** Unique among the replicas. */
   readonly replica: string;
 }
 
@@ -36,9 +33,8 @@ interface OpenedCertificates extends AsyncDisposable {
   readonly serving: ServingCertificates;
   /** PEM; empty when the files do not say who signed them. */
   caBundle(): string;
-  /** Nobody else keeps the bundle of the webhooks current. */
+  /** No other tool keeps the bundle of the webhooks current. */
   readonly ownsBundle: boolean;
-  /** Calls back when the bundle may be another one. */
   onChange(listener: () => void): Disposable;
 }
 
@@ -47,16 +43,14 @@ const usualSecret = "koordinator-webhook-certs";
 /** Koordinator's names inside the Secret; `webhook-tls` has the standard ones. */
 const koordinatorNames = { "ca.crt": "ca-cert.pem", "ca.key": "ca-key.pem" };
 
-export async function openCertificates(parts: CertificateParts): Promise<OpenedCertificates> {
-  const { settings } = parts;
-  return settings.certificates.directory === undefined
-    ? fromSecret(parts)
-    : fromFiles(parts, settings.certificates.directory);
+export function openCertificates(parts: CertificateParts): Promise<OpenedCertificates> {
+  const { directory } = parts.settings.certificates;
+  return directory === undefined ? fromSecret(parts) : fromFiles(parts, directory);
 }
 
 async function fromSecret({ client, settings, log, signal }: CertificateParts): Promise<OpenedCertificates> {
   const { namespace, serviceName, url, configurationNames: names } = settings;
-  const name = await secretNameOf({ client, settings, log, signal });
+  const name = await findSecretName({ client, settings, log, signal });
   const host = url?.host ?? `${serviceName}.${namespace}.svc`;
   const built = await startBuiltInCertificates(
     {
@@ -86,20 +80,14 @@ async function fromSecret({ client, settings, log, signal }: CertificateParts): 
   };
 }
 
-async function secretNameOf({ client, settings, signal }: CertificateParts): Promise<string> {
+async function findSecretName({ client, settings, signal }: CertificateParts): Promise<string> {
   const { secretName } = settings.certificates;
   if (secretName !== "") return secretName;
-  const exists = async (name: string) => {
-    try {
-      await client.get(secrets, { namespace: settings.namespace, name }, { signal });
-      return true;
-    } catch (error) {
-      if (isFault(error, "notFound")) return false;
-      throw error;
-    }
-  };
-  if (await exists(usualSecret)) return usualSecret;
-  return (await exists(documentedSecret)) ? documentedSecret : usualSecret;
+  const { namespace } = settings;
+  const find = (name: string) =>
+    ignoreFault("notFound", client.get(secrets, { namespace, name }, { signal }));
+  if (await find(usualSecret)) return usualSecret;
+  return (await find(documentedSecret)) ? documentedSecret : usualSecret;
 }
 
 async function fromFiles({ log }: CertificateParts, directory: string): Promise<OpenedCertificates> {
@@ -108,7 +96,10 @@ async function fromFiles({ log }: CertificateParts, directory: string): Promise<
     keyFile: join(directory, "tls.key"),
     log,
   });
-  const read = () => firstOf([join(directory, "ca.crt"), join(directory, "ca-cert.pem")]);
+  const read = async () =>
+    (await tryReadFile(join(directory, "ca.crt"))) ??
+    (await tryReadFile(join(directory, "ca-cert.pem"))) ??
+    "";
   let bundle = await read();
   const listeners = new Set<() => void>();
   const following = serving.onChange(() => {
@@ -130,15 +121,4 @@ async function fromFiles({ log }: CertificateParts, directory: string): Promise<
       await serving[Symbol.asyncDispose]();
     },
   };
-}
-
-async function firstOf(files: readonly string[]): Promise<string> {
-  for (const file of files) {
-    try {
-      return await readFile(file, "utf8");
-    } catch {
-      continue; // not this one
-    }
-  }
-  return "";
 }

@@ -1,39 +1,27 @@
 /** The cluster as the rules see it, kept current by watches. A kind that the cluster does not serve counts as empty. */
-import { isFault, type Abortable, type Logger } from "@cocoon/core";
+import { ignoreFault, type Abortable, type Logger } from "@cocoon/core";
 import {
   configMaps,
   namespaces,
   nodes,
   openCaches,
   pods,
+  type CacheListener,
   type Caches,
-  type ConfigMap,
   type KubeConnection,
   type KubeObject,
-  type Namespace,
   type Node,
   type ObjectCache,
+  type ObjectKey,
   type Pod,
   type ResourceType,
 } from "@cocoon/kube";
 import { quotaKey } from "../keys.ts";
-import {
-  elasticQuotaProfiles,
-  elasticQuotas,
-  priorityClasses,
-  profiles,
-  reservations,
-  type ClusterColocationProfile,
-  type ElasticQuota,
-  type ElasticQuotaProfile,
-  type PriorityClass,
-  type Reservation,
-} from "../kinds.ts";
+import { elasticQuotaProfiles, elasticQuotas, priorityClasses, profiles, reservations } from "../kinds.ts";
 import { compileProfile, type CompiledProfile } from "../profile-engine.ts";
-import { QuotaTree, readQuota } from "../quota/quota-tree.ts";
+import { QuotaTree, tryReadQuota } from "../quota/quota-tree.ts";
 import type { ClusterView, PodSummary } from "../view.ts";
-import { keepLooking, OptionalCache } from "./optional-cache.ts";
-import { SeenUids } from "./seen-uids.ts";
+import { openWhenServed, OptionalCache } from "./optional-cache.ts";
 
 export interface ClusterCaches extends AsyncDisposable {
   readonly view: ClusterView;
@@ -49,22 +37,11 @@ export interface ClusterCaches extends AsyncDisposable {
 export interface ViewOptions {
   readonly client: KubeConnection;
   readonly log: Logger;
-  /** Namespace of the ConfigMaps that are read. */
   readonly configNamespaces: readonly string[];
   readonly signal: AbortSignal;
 }
 
-interface Opened {
-  readonly profiles: OptionalCache<ClusterColocationProfile>;
-  readonly quotas: OptionalCache<ElasticQuota>;
-  readonly quotaProfiles: OptionalCache<ElasticQuotaProfile>;
-  readonly reservations: OptionalCache<Reservation>;
-  readonly classes: ObjectCache<PriorityClass>;
-  readonly namespaces: ObjectCache<Namespace>;
-  readonly pods: ObjectCache<Pod>;
-  readonly nodes: ObjectCache<Node>;
-  readonly configMaps: readonly ObjectCache<ConfigMap>[];
-}
+type Opened = ReturnType<typeof openAll>;
 
 export async function openClusterView(options: ViewOptions): Promise<ClusterCaches> {
   const { client, log, signal } = options;
@@ -73,7 +50,11 @@ export async function openClusterView(options: ViewOptions): Promise<ClusterCach
   const optional = [opened.profiles, opened.quotas, opened.quotaProfiles, opened.reservations];
   for (const each of optional) await each.look(client, { log, signal });
   const stopping = new AbortController();
-  const looking = keepLooking(optional, { client, log, signal: AbortSignal.any([signal, stopping.signal]) });
+  const looking = openWhenServed(optional, {
+    client,
+    log,
+    signal: AbortSignal.any([signal, stopping.signal]),
+  });
   const seen = new SeenUids();
   for (const cache of [opened.pods, opened.quotas]) seen.follow(cache);
   const all = (): readonly (readonly [string, Pick<ObjectCache<KubeObject>, "isSynced" | "synced">])[] => [
@@ -85,7 +66,7 @@ export async function openClusterView(options: ViewOptions): Promise<ClusterCach
     ...optional.flatMap(({ type, current }) => (current ? [[type.plural, current] as const] : [])),
   ];
   return {
-    view: viewOf(opened, client, signal),
+    view: createView(opened, client, signal),
     wasStored: (uid) => seen.has(uid),
     pending: () => all().flatMap(([name, cache]) => (cache.isSynced ? [] : [name])),
     missing: () => optional.flatMap(({ type, current }) => (current ? [] : [`${type.plural}.${type.group}`])),
@@ -98,7 +79,7 @@ export async function openClusterView(options: ViewOptions): Promise<ClusterCach
   };
 }
 
-function openAll(caches: Caches, configNamespaces: readonly string[]): Opened {
+function openAll(caches: Caches, configNamespaces: readonly string[]) {
   return {
     profiles: new OptionalCache(profiles, caches),
     quotas: new OptionalCache(elasticQuotas, caches),
@@ -127,34 +108,25 @@ function slimNode({ apiVersion, kind, metadata }: Node): Node {
   return { apiVersion, kind, metadata: { name, uid, resourceVersion, labels } } as Node;
 }
 
-function viewOf(opened: Opened, client: KubeConnection, signal: AbortSignal): ClusterView {
+function createView(opened: Opened, client: KubeConnection, signal: AbortSignal): ClusterView {
   const compiled = derived(opened.profiles, (all) =>
     [...all]
       .map(compileProfile)
       .toSorted((left, right) => (left.name < right.name ? -1 : left.name > right.name ? 1 : 0)),
   );
   const tree = derived(opened.quotas, (all) => new QuotaTree([...all].flatMap(tryReadQuota)));
-  const byQuota = opened.pods.index(quotaLabelOf);
-  const byNamespace = opened.pods.index(namespaceOf);
-  const ask = async <T extends KubeObject>(
-    type: ResourceType<T>,
-    key: { namespace?: string; name: string },
-  ) => {
-    try {
-      return await client.get(type, key, { signal });
-    } catch (error) {
-      if (isFault(error, "notFound")) return undefined;
-      throw error;
-    }
-  };
+  const byQuota = opened.pods.index(readQuotaLabel);
+  const byNamespace = opened.pods.index(readNamespace);
+  const find = <T extends KubeObject>(type: ResourceType<T>, key: ObjectKey) =>
+    ignoreFault("notFound", client.get(type, key, { signal }));
   return {
     profiles: (): readonly CompiledProfile[] => compiled() ?? [],
     namespaceLabels: (name) => {
       const known = opened.namespaces.get({ name });
       if (known) return known.metadata.labels ?? {};
-      return name === "" ? {} : ask(namespaces, { name }).then((found) => found?.metadata.labels ?? {});
+      return name === "" ? {} : find(namespaces, { name }).then((found) => found?.metadata.labels ?? {});
     },
-    priorityClass: (name) => opened.classes.get({ name }) ?? ask(priorityClasses, { name }),
+    priorityClass: (name) => opened.classes.get({ name }) ?? find(priorityClasses, { name }),
     quotas: () => tree() ?? noQuotas,
     quota: async (name) => {
       const known = tree()?.get(name);
@@ -168,12 +140,12 @@ function viewOf(opened: Opened, client: KubeConnection, signal: AbortSignal): Cl
     pod: (namespace, name) => {
       const known = opened.pods.get({ namespace, name });
       if (known) return summary(known);
-      return ask(pods, { namespace, name }).then((found) => found && summary(found));
+      return find(pods, { namespace, name }).then((found) => found && summary(found));
     },
     podsWithQuotaLabel: (quota) => byQuota.get(quota).map(summary),
     podsInNamespace: (namespace) => byNamespace.get(namespace).map(summary),
     nodes: () => opened.nodes.list(),
-    reservation: (name) => opened.reservations.current?.get({ name }) ?? ask(reservations, { name }),
+    reservation: (name) => opened.reservations.current?.get({ name }) ?? find(reservations, { name }),
   };
 }
 
@@ -189,25 +161,49 @@ function derived<T extends KubeObject, V>(
   return () => (cache.current ? (made ??= make(cache.current.list())) : undefined);
 }
 
-/** A quota that cannot be read is not in the tree; the API server's schema keeps such from being stored. */
-function tryReadQuota(object: ElasticQuota): ReturnType<typeof readQuota>[] {
-  try {
-    return [readQuota(object)];
-  } catch {
-    return [];
-  }
-}
-
-function quotaLabelOf({ metadata }: Pod): string[] {
+function readQuotaLabel({ metadata }: Pod): string[] {
   const name = metadata.labels?.[quotaKey.name];
   return name ? [name] : [];
 }
 
-function namespaceOf({ metadata }: Pod): string[] {
+function readNamespace({ metadata }: Pod): string[] {
   return [metadata.namespace ?? ""];
 }
 
 function summary({ metadata }: Pod): PodSummary {
   const { namespace = "", name = "", labels = {}, annotations = {} } = metadata;
   return { namespace, name, labels, annotations };
+}
+
+/** Longer than anything is held that is not known to be stored. */
+const rememberMs = 120_000;
+
+/** Identities of objects that were seen stored lately, also when they are gone again. */
+export class SeenUids {
+  readonly #seen = new Map<string, number>();
+  readonly #nowMs: () => number;
+
+  constructor(nowMs: () => number = Date.now) {
+    this.#nowMs = nowMs;
+  }
+
+  follow(cache: { readonly subscribe: (listener: CacheListener<KubeObject>) => unknown }): void {
+    cache.subscribe((event) => {
+      // What was there from the start is listed; only what comes can go unnoticed.
+      if (event.kind === "added" && !event.initial) this.add(event.object.metadata.uid ?? "");
+    });
+  }
+
+  add(uid: string): void {
+    const now = this.#nowMs();
+    this.#seen.set(uid, now);
+    for (const [oldest, atMs] of this.#seen) {
+      if (now - atMs < rememberMs) break;
+      this.#seen.delete(oldest);
+    }
+  }
+
+  has(uid: string): boolean {
+    return this.#seen.has(uid);
+  }
 }

@@ -1,5 +1,5 @@
-/** Keeps our webhook configurations as the gates want them, and never touches somebody else's. */
-import { Fault, isFault, messageOf, sleep, type Abortable, type Logger } from "@cocoon/core";
+/** Keeps our webhook configurations as the gates want them, and never touches those of others. */
+import { Fault, getErrorMessage, ignoreFault, sleep, type Abortable, type Logger } from "@cocoon/core";
 import {
   mutatingWebhookConfigurations,
   validatingWebhookConfigurations,
@@ -11,7 +11,7 @@ import { isRecord } from "../json.ts";
 import {
   activeDefinitions,
   webhookEntry,
-  type ClientConfigOf,
+  type BuildClientConfig,
   type WebhookDefinition,
 } from "./registration.ts";
 import type { Gates } from "../gates.ts";
@@ -23,7 +23,7 @@ export interface ConfigurationOptions {
   readonly client: KubeClient;
   readonly names: Readonly<Record<WebhookDefinition["type"], string>>;
   readonly gates: Gates;
-  readonly clientConfig: ClientConfigOf;
+  readonly clientConfig: BuildClientConfig;
   readonly log: Logger;
 }
 
@@ -41,16 +41,18 @@ export async function claimConfigurations(
 ): Promise<void> {
   for (const kind of kinds) {
     const name = names[kind];
-    const found = await tryGet(client, { type: types[kind], name }, signal);
+    const found = await ignoreFault("notFound", client.get(types[kind], { name }, { signal }));
     if (!found) {
-      await createEmpty(client, { type: types[kind], name }, signal);
+      const metadata = { name, labels: { [holderLabel]: holder } };
+      const creating = client.create(types[kind], { metadata, webhooks: [] }, { signal });
+      await ignoreFault("alreadyExists", creating); // another replica was first
       continue;
     }
     const held = found.metadata.labels?.[holderLabel];
     if (held !== holder)
       throw new Fault(
         "invalid",
-        `${types[kind].kind} ${name} belongs to ${held ?? "somebody else"}; remove it, or choose another name with --${kind}-webhook-name`,
+        `${types[kind].kind} ${name} belongs to ${held ?? "another program"}; remove it, or choose another name with --${kind}-webhook-name`,
       );
   }
 }
@@ -65,33 +67,20 @@ export interface WriteOptions extends ConfigurationOptions {
 /** Brings the lists of webhooks up to date. Their bundles are kept, and given to new ones. */
 export async function writeConfigurations(options: WriteOptions, { signal }: Abortable): Promise<void> {
   for (const kind of kinds) {
-    let tries = 1;
-    while (!(await tryWrite(kind, options, signal)) && tries < maxTries) tries += 1;
+    let written = false;
+    // A conflict: another replica, or the injection of a bundle, was faster.
+    for (let tries = 0; !written && tries < maxTries; tries += 1)
+      written = (await ignoreFault("conflict", writeOne(kind, options, signal))) ?? false;
   }
 }
 
 const maxTries = 10;
 
-/** False when another replica, or the injection of a bundle, was faster. */
-async function tryWrite(
-  kind: WebhookDefinition["type"],
-  options: WriteOptions,
-  signal: AbortSignal,
-): Promise<boolean> {
-  try {
-    await writeOne(kind, options, signal);
-    return true;
-  } catch (error) {
-    if (isFault(error, "conflict")) return false;
-    throw error;
-  }
-}
-
 async function writeOne(
   kind: WebhookDefinition["type"],
   { client, names, gates, clientConfig, caBundle, ownsBundle, log }: WriteOptions,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<true> {
   const bundle = Buffer.from(caBundle).toString("base64");
   const wanted = activeDefinitions(gates)
     .filter(({ type }) => type === kind)
@@ -102,14 +91,15 @@ async function writeOne(
       })),
     );
   const found = await client.get(types[kind], { name: names[kind] }, { signal });
-  if (holdsAll(found.webhooks ?? [], wanted)) return;
+  if (holdsAll(found.webhooks ?? [], wanted)) return true;
   const bundles = new Map((found.webhooks ?? []).map((each) => [each.name, each.clientConfig.caBundle]));
   const webhooks = wanted.map((each) => ({
     ...each,
-    clientConfig: { caBundle: bundles.get(each.name) ?? bundle, ...(each["clientConfig"] as object) },
+    clientConfig: { caBundle: bundles.get(each.name) ?? bundle, ...each.clientConfig },
   }));
   await client.update(types[kind], { ...found, webhooks }, { signal });
   log.info({ configuration: names[kind], webhooks: wanted.map(({ name }) => name) }, "webhooks registered");
+  return true;
 }
 
 const lookMs = 60_000;
@@ -117,11 +107,10 @@ const lookMs = 60_000;
 export interface KeepOptions extends ConfigurationOptions {
   readonly caBundle: () => string;
   readonly ownsBundle: boolean;
-  /** Calls back when the bundle may be another one. */
   readonly onChange: (listener: () => void) => Disposable;
 }
 
-/** Puts back what somebody took away or changed, until the signal aborts. Never rejects. */
+/** Restores what was removed or changed, until the signal aborts. Never rejects. */
 export async function keepConfigurations(options: KeepOptions, { signal }: Abortable): Promise<void> {
   let nap = new AbortController();
   using _waking = options.onChange(() => nap.abort());
@@ -134,38 +123,8 @@ export async function keepConfigurations(options: KeepOptions, { signal }: Abort
       await writeConfigurations({ ...options, caBundle: options.caBundle() }, { signal });
     } catch (error) {
       if (!signal.aborted)
-        options.log.warn({ error: messageOf(error) }, "webhook configurations not confirmed");
+        options.log.warn({ error: getErrorMessage(error) }, "webhook configurations not confirmed");
     }
-  }
-}
-
-interface Target {
-  readonly type: ResourceType<WebhookConfiguration>;
-  readonly name: string;
-}
-
-async function tryGet(
-  client: KubeClient,
-  { type, name }: Target,
-  signal: AbortSignal,
-): Promise<WebhookConfiguration | undefined> {
-  try {
-    return await client.get(type, { name }, { signal });
-  } catch (error) {
-    if (isFault(error, "notFound")) return undefined;
-    throw error;
-  }
-}
-
-async function createEmpty(client: KubeClient, { type, name }: Target, signal: AbortSignal): Promise<void> {
-  try {
-    await client.create(
-      type,
-      { metadata: { name, labels: { [holderLabel]: holder } }, webhooks: [] },
-      { signal },
-    );
-  } catch (error) {
-    if (!isFault(error, "alreadyExists")) throw error; // another replica was first
   }
 }
 

@@ -1,8 +1,7 @@
 /** What a replica has loaded, for those who may see it: the API server says who (a token, and a right to the path). */
-import { messageOf } from "@cocoon/core";
-import type { KubeClient } from "@cocoon/kube";
+import { getErrorMessage } from "@cocoon/core";
+import { findAccessRefusal, findTokenUser, type KubeClient } from "@cocoon/kube";
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
-import * as z from "zod";
 import { rootQuota } from "../keys.ts";
 import { writeResources } from "../resources.ts";
 import type { ClusterView } from "../view.ts";
@@ -10,7 +9,6 @@ import type { ClusterView } from "../view.ts";
 export interface DebugOptions {
   readonly client: KubeClient;
   readonly view: ClusterView;
-  /** Without secrets. */
   readonly configuration: unknown;
 }
 
@@ -20,11 +18,11 @@ export function debugRoutes({ client, view, configuration }: DebugOptions): Reco
     "/elasticQuota": () => quotaPage(view),
     "/debug/quotas": () => quotaPage(view),
     "/debug/profiles": () =>
-      view.profiles().map(({ name, spec, percent, skipsResources, trouble }) => ({
+      view.profiles().map(({ name, spec, percent, skipsResources, problem }) => ({
         name,
         percent,
         skipsResources,
-        ...(trouble === undefined ? {} : { trouble }),
+        ...(problem === undefined ? {} : { problem }),
         spec,
       })),
     "/debug/config": () => configuration,
@@ -81,11 +79,11 @@ async function answer(
   request.resume();
   try {
     const signal = AbortSignal.timeout(authorizationMs);
-    const refusal = await refusalOf({ client, path, token: bearer(request) }, signal);
+    const refusal = await findRefusal({ client, path, token: bearer(request) }, signal);
     if (refusal) return send(response, refusal.status, { error: refusal.text });
     send(response, 200, page());
   } catch (error) {
-    send(response, 503, { error: `could not ask the API server who you are: ${messageOf(error)}` });
+    send(response, 503, { error: `could not ask the API server who you are: ${getErrorMessage(error)}` });
   }
 }
 
@@ -98,15 +96,7 @@ function bearer(request: IncomingMessage): string | undefined {
   return /^Bearer ([\w.~+/=-]{1,8192})$/.exec(request.headers.authorization ?? "")?.[1];
 }
 
-const tokenReview = z.object({
-  status: z.object({
-    authenticated: z.boolean().default(false),
-    user: z.object({ username: z.string().default(""), groups: z.array(z.string()).default([]) }).optional(),
-  }),
-});
-const accessReview = z.object({ status: z.object({ allowed: z.boolean() }) });
-
-async function refusalOf(
+async function findRefusal(
   {
     client,
     path,
@@ -115,27 +105,9 @@ async function refusalOf(
   signal: AbortSignal,
 ): Promise<{ readonly status: number; readonly text: string } | undefined> {
   if (!token) return { status: 401, text: "a bearer token is needed" };
-  const reviewed = tokenReview.parse(
-    await client.raw({
-      method: "POST",
-      path: "/apis/authentication.k8s.io/v1/tokenreviews",
-      body: { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec: { token } },
-      signal,
-    }),
-  );
-  const { authenticated, user } = reviewed.status;
-  if (!authenticated || !user?.username) return { status: 401, text: "the token is not valid" };
-  const access = accessReview.parse(
-    await client.raw({
-      method: "POST",
-      path: "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-      body: {
-        apiVersion: "authorization.k8s.io/v1",
-        kind: "SubjectAccessReview",
-        spec: { user: user.username, groups: user.groups, nonResourceAttributes: { path, verb: "get" } },
-      },
-      signal,
-    }),
-  );
-  return access.status.allowed ? undefined : { status: 403, text: `${user.username} may not get ${path}` };
+  const user = await findTokenUser(client, token, { signal });
+  if (!user) return { status: 401, text: "the token is not valid" };
+  const attributes = { nonResourceAttributes: { path, verb: "get" } };
+  const refusal = await findAccessRefusal(client, { user, attributes }, { signal });
+  return refusal === undefined ? undefined : { status: 403, text: `${user.username} may not get ${path}` };
 }

@@ -3,7 +3,7 @@ import type { Logger } from "@cocoon/core";
 import type { AdmissionEndpoint, AdmissionHandler } from "@cocoon/kube/admission";
 import { configMapValidator } from "../configmap/validate.ts";
 import type { Gates } from "../gates.ts";
-import type { RuleBook } from "../handlers.ts";
+import type { RulePolicy } from "../handlers.ts";
 import { nodeStatusMutator } from "../node/mutate-status.ts";
 import { nodeValidator } from "../node/validate.ts";
 import { bindingValidator, type BindingSettings } from "../pod/binding.ts";
@@ -11,7 +11,7 @@ import { EnhancedRules } from "../pod/enhanced-rules.ts";
 import { podMutator } from "../pod/mutate.ts";
 import { podValidator, type QuotaAdmission } from "../pod/validate.ts";
 import { quotaMutator } from "../quota/mutate.ts";
-import { TreeLedger, type TreeStore } from "../quota/tree-ledger.ts";
+import { ChangeAdmission, type ChangeStore } from "../quota/change-admission.ts";
 import { quotaValidator } from "../quota/validate.ts";
 import { reservationMutator } from "../reservation/mutate.ts";
 import { ruleNames, type RuleName } from "../rules.ts";
@@ -34,7 +34,7 @@ export interface RuleSettings {
 export interface EndpointParts {
   readonly settings: RuleSettings;
   readonly view: ClusterView;
-  readonly treeStore: TreeStore;
+  readonly changeStore: ChangeStore;
   readonly admission: QuotaAdmission;
   readonly metrics: ColocationMetrics;
   readonly log: Logger;
@@ -63,45 +63,27 @@ export function colocationEndpoints(parts: EndpointParts): Record<string, Admiss
   );
 }
 
-function ruleBook(warnRules: readonly string[], broken: RuleBook["broken"]): RuleBook {
+function createRulePolicy(warnRules: readonly string[], broken: RulePolicy["broken"]): RulePolicy {
   const warned = new Set<string>(warnRules.includes("*") ? ruleNames : warnRules);
   return { warns: (rule: RuleName) => warned.has(rule), broken };
 }
 
+const quotaStep = { objectType: "elasticquota", plugin: "QuotaMetaChecker" };
+
 /** Endpoints that are one step in the metrics; those of pods count their steps themselves. */
-const steps: Readonly<Record<string, HandlerStep>> = {
-  "/mutate-node-status": {
-    webhookType: "mutate",
-    objectType: "node",
-    plugin: "NodeResourceAmplificationPlugin",
-  },
-  "/validate-node": {
-    webhookType: "validate",
-    objectType: "node",
-    plugin: "SLOManagerConfigConflictForNode",
-  },
-  "/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota": {
-    webhookType: "mutate",
-    objectType: "elasticquota",
-    plugin: "QuotaMetaChecker",
-  },
-  "/validate-scheduling-sigs-k8s-io-v1alpha1-elasticquota": {
-    webhookType: "validate",
-    objectType: "elasticquota",
-    plugin: "QuotaMetaChecker",
-  },
-  "/mutate-reservation": {
-    webhookType: "mutate",
-    objectType: "reservation",
-    plugin: "ClusterColocationProfile",
-  },
-  "/validate-configmap": { webhookType: "validate", objectType: "configmap", plugin: "SLOConfig" },
+const steps: Readonly<Record<string, Omit<HandlerStep, "webhookType">>> = {
+  "/mutate-node-status": { objectType: "node", plugin: "NodeResourceAmplificationPlugin" },
+  "/validate-node": { objectType: "node", plugin: "SLOManagerConfigConflictForNode" },
+  "/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota": quotaStep,
+  "/validate-scheduling-sigs-k8s-io-v1alpha1-elasticquota": quotaStep,
+  "/mutate-reservation": { objectType: "reservation", plugin: "ClusterColocationProfile" },
+  "/validate-configmap": { objectType: "configmap", plugin: "SLOConfig" },
 };
 
 function handlersByPath(parts: EndpointParts): (path: string) => AdmissionHandler {
   const { settings, view, metrics, log } = parts;
   const { gates, configNamespace: namespace, sloConfigName } = settings;
-  const book = ruleBook(settings.warnRules, metrics.broken);
+  const policy = createRulePolicy(settings.warnRules, metrics.broken);
   const random = parts.random ? { random: parts.random } : {};
   const { enhanced } = settings;
   const handlers: Readonly<Record<string, () => AdmissionHandler>> = {
@@ -110,26 +92,33 @@ function handlersByPath(parts: EndpointParts): (path: string) => AdmissionHandle
       podValidator({
         view,
         gates,
-        book,
+        policy,
         admission: parts.admission,
         enhanced: new EnhancedRules(() => view.configMap(enhanced.namespace, enhanced.name), log),
         timed: metrics.timed("validate", "pod"),
       }),
     "/validate-pod-binding": () =>
-      bindingValidator({ view, gates, settings: settings.binding, book, decided: metrics.decided }),
+      bindingValidator({ view, gates, settings: settings.binding, policy, decided: metrics.decided }),
     "/mutate-node-status": () => nodeStatusMutator(),
     "/validate-node": () =>
-      nodeValidator({ view, book, namespace, sloConfigName, maxRatio: settings.maxAmplificationRatio, log }),
+      nodeValidator({
+        view,
+        policy,
+        namespace,
+        sloConfigName,
+        maxRatio: settings.maxAmplificationRatio,
+        log,
+      }),
     "/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota": () =>
       quotaMutator({ view, weighed: metrics.weighed }),
     "/validate-scheduling-sigs-k8s-io-v1alpha1-elasticquota": () =>
-      quotaValidator(new TreeLedger({ store: parts.treeStore, book, gates, view })),
+      quotaValidator(new ChangeAdmission({ store: parts.changeStore, policy, gates, view })),
     "/mutate-reservation": () => reservationMutator({ view, log, ...random }),
     "/validate-configmap": () =>
       configMapValidator({
         view,
         gates,
-        book,
+        policy,
         namespace,
         name: sloConfigName,
         namesNeeded: settings.sloNamesNeeded,
@@ -139,6 +128,7 @@ function handlersByPath(parts: EndpointParts): (path: string) => AdmissionHandle
     const make = handlers[path];
     if (!make) throw new Error(`no handler for ${path}`);
     const step = steps[path];
-    return step ? metrics.timedHandler(step, make()) : make();
+    const webhookType = path.startsWith("/mutate-") ? "mutate" : "validate";
+    return step ? metrics.timedHandler({ webhookType, ...step }, make()) : make();
   };
 }

@@ -1,7 +1,7 @@
 /** What is counted: Koordinator's series under its names, and ours. */
 import { Counter, Gauge, Histogram, type Registry } from "@cocoon/core";
 import type { AdmissionHandler, Decision, Middleware, ReviewObserver } from "@cocoon/kube/admission";
-import type { RuleBook } from "../handlers.ts";
+import type { RulePolicy } from "../handlers.ts";
 import type { RuleName } from "../rules.ts";
 
 export interface ColocationMetrics {
@@ -10,14 +10,12 @@ export interface ColocationMetrics {
     webhookType: "mutate" | "validate",
     objectType: string,
   ): <T>(plugin: string, operation: string, work: () => T) => T;
-  /** An endpoint that is one step. */
   timedHandler(step: HandlerStep, handler: AdmissionHandler): AdmissionHandler;
   readonly observe: ReviewObserver;
-  /** Counts what is being answered. */
   readonly inFlight: Middleware;
   readonly decided: (decision: string) => void;
   readonly weighed: (quota: string, resource: string, value: number) => void;
-  readonly broken: RuleBook["broken"];
+  readonly broken: RulePolicy["broken"];
   readonly limited: (endpoint: string, outcome: "refused" | "allowed") => void;
   readonly failed: (endpoint: string, outcome: "refused" | "allowed") => void;
 }

@@ -1,5 +1,5 @@
 /** A cache of a kind that the cluster may not serve, or not yet: until then it is empty. */
-import { isFault, messageOf, sleep, type Abortable, type Logger } from "@cocoon/core";
+import { isFault, getErrorMessage, sleep, type Abortable, type Logger } from "@cocoon/core";
 import type {
   CacheListener,
   Caches,
@@ -13,7 +13,7 @@ export class OptionalCache<T extends KubeObject> {
   readonly type: ResourceType<T>;
   readonly #caches: Caches;
   readonly #listeners: CacheListener<T>[] = [];
-  #cache: ObjectCache<T> | undefined;
+  current: ObjectCache<T> | undefined;
   #wasMissing = false;
 
   constructor(type: ResourceType<T>, caches: Caches) {
@@ -21,18 +21,13 @@ export class OptionalCache<T extends KubeObject> {
     this.#caches = caches;
   }
 
-  get current(): ObjectCache<T> | undefined {
-    return this.#cache;
-  }
-
   subscribe(listener: CacheListener<T>): void {
     this.#listeners.push(listener);
-    this.#cache?.subscribe(listener);
+    this.current?.subscribe(listener);
   }
 
-  /** Opens the cache if the kind is served by now. */
   async look(client: KubeConnection, { log, signal }: Abortable & { readonly log: Logger }): Promise<void> {
-    if (this.#cache) return;
+    if (this.current) return;
     const kind = `${this.type.plural}.${this.type.group}`;
     if (!(await isServed(client, this.type, signal))) {
       if (!this.#wasMissing) log.warn({ kind }, "kind is not served, taken as empty until it is");
@@ -40,8 +35,8 @@ export class OptionalCache<T extends KubeObject> {
       return;
     }
     if (this.#wasMissing) log.info({ kind }, "kind is served now");
-    this.#cache = this.#caches.open(this.type);
-    for (const listener of this.#listeners) this.#cache.subscribe(listener);
+    this.current = this.#caches.open(this.type);
+    for (const listener of this.#listeners) this.current.subscribe(listener);
   }
 }
 
@@ -65,7 +60,7 @@ const lookMs = { first: 500, most: 10_000 };
 type Looking = Pick<OptionalCache<KubeObject>, "current" | "look">;
 
 /** Looks for kinds that are missing until all are there or the signal aborts. Never rejects. */
-export async function keepLooking(
+export async function openWhenServed(
   caches: readonly Looking[],
   {
     client,
@@ -79,7 +74,8 @@ export async function keepLooking(
     try {
       for (const cache of caches) await cache.look(client, { log, signal });
     } catch (error) {
-      if (!signal.aborted) log.debug({ error: messageOf(error) }, "could not ask which kinds are served");
+      if (!signal.aborted)
+        log.debug({ error: getErrorMessage(error) }, "could not ask which kinds are served");
     }
   }
 }

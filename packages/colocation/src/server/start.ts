@@ -11,9 +11,9 @@ import {
 import type { KubeConnection } from "@cocoon/kube";
 import { startAdmissionServer, type AdmissionServer, type ReviewEvent } from "@cocoon/kube/admission";
 import { exportCertificateMetrics, type ServingCertificates } from "@cocoon/kube/certificates";
-import { kubePodLedgerStore, kubeTreeStore } from "../quota/kube-stores.ts";
+import { kubeUsageStore, kubeChangeStore } from "../quota/kube-stores.ts";
 import { podAdmission } from "../quota/pod-admission.ts";
-import { auditor, type AuditLevel } from "./audit.ts";
+import { auditor, type AuditLevel } from "./middleware.ts";
 import { openCertificates, type CertificateSettings } from "./certificates.ts";
 import { openClusterView, type ClusterCaches } from "./cluster-view.ts";
 import {
@@ -25,18 +25,16 @@ import {
 import { debugRoutes } from "./debug.ts";
 import { colocationEndpoints, type RuleSettings } from "./endpoints.ts";
 import { createColocationMetrics, type ColocationMetrics } from "./metrics.ts";
-import { rateLimit } from "./rate-limit.ts";
+import { rateLimit } from "./middleware.ts";
 import { isLenient } from "./registration.ts";
-import { safety } from "./safety.ts";
+import { safety } from "./middleware.ts";
 import { koordinatorWire, maxBodyBytes } from "./wire.ts";
 
 export interface ColocationSettings extends RuleSettings {
   readonly host: string;
   readonly port: number;
-  /** Namespace of the Service, the Secret and the ledger. */
   readonly namespace: string;
   readonly serviceName: string;
-  /** Set when the API server calls a URL instead of the Service. */
   readonly url: { readonly host: string; readonly port: number } | undefined;
   readonly configurationNames: ConfigurationOptions["names"];
   readonly certificates: CertificateSettings;
@@ -55,13 +53,12 @@ export interface ColocationOptions extends Abortable {
 export interface RunningColocation extends AsyncDisposable {
   readonly server: AdmissionServer;
   readonly certificates: ServingCertificates;
-  /** Why it should get no requests now. */
   readiness(): Promise<string | undefined>;
 }
 
 /** Waits of a pod for room in its quota: less than the 80% of its 5 s. */
-const quotaPatienceMs = 2_500;
-const ledgerName = "cocoon-colocation-quota-ledger";
+const quotaWaitMs = 2_500;
+const changesName = "cocoon-colocation-quota-ledger";
 
 export async function startColocation(options: ColocationOptions): Promise<RunningColocation> {
   const { client, settings, log = silentLogger, signal } = options;
@@ -77,7 +74,7 @@ export async function startColocation(options: ColocationOptions): Promise<Runni
     }),
   );
   await firstLists(caches, signal);
-  const registration = registrationOf(options, log);
+  const registration = buildRegistration(options, log);
   await claimConfigurations(registration, { signal });
   const certificates = stack.use(await openCertificates({ client, settings, log, signal }));
   exportCertificateMetrics(registry, certificates.serving, "cocoon_colocation_certificate");
@@ -85,7 +82,7 @@ export async function startColocation(options: ColocationOptions): Promise<Runni
     await startServer({ options, caches, metrics, registry, log, certificates: certificates.serving }),
   );
   const actual = settings.url?.port === 0 ? { ...settings.url, port: server.port } : settings.url;
-  const written = { ...registration, clientConfig: clientConfigOf({ ...settings, url: actual }) };
+  const written = { ...registration, clientConfig: buildClientConfig({ ...settings, url: actual }) };
   const { ownsBundle } = certificates;
   await writeConfigurations({ ...written, caBundle: certificates.caBundle(), ownsBundle }, { signal });
   const stopping = new AbortController();
@@ -113,14 +110,14 @@ export async function startColocation(options: ColocationOptions): Promise<Runni
 
 const firstListsMs = 60_000;
 
-/** Not for ever: a right that is missing should be told, not waited for. */
+/** Not for ever: a missing right is reported, not waited for. */
 async function firstLists(caches: ClusterCaches, signal: AbortSignal): Promise<void> {
   try {
     await caches.synced({ signal: withDeadline(signal, firstListsMs) });
   } catch (error) {
     signal.throwIfAborted();
     const kinds = caches.pending().join(", ");
-    throw new Fault("unavailable", `could not list ${kinds} within a minute; may this account list them?`, {
+    throw new Fault("unavailable", `could not list ${kinds} within a minute; may this usage list them?`, {
       cause: error,
     });
   }
@@ -156,11 +153,11 @@ function startServer({
       view,
       metrics,
       log,
-      treeStore: kubeTreeStore({ client, namespace, name: ledgerName, wasStored: caches.wasStored }),
+      changeStore: kubeChangeStore({ client, namespace, name: changesName, wasStored: caches.wasStored }),
       admission: podAdmission({
         view,
-        store: kubePodLedgerStore({ client, gates, wasStored: caches.wasStored }),
-        patienceMs: quotaPatienceMs,
+        store: kubeUsageStore({ client, gates, wasStored: caches.wasStored }),
+        maxWaitMs: quotaWaitMs,
       }),
     }),
     middleware: [
@@ -190,17 +187,17 @@ function startServer({
   });
 }
 
-function registrationOf({ client, settings }: ColocationOptions, log: Logger): ConfigurationOptions {
+function buildRegistration({ client, settings }: ColocationOptions, log: Logger): ConfigurationOptions {
   return {
     client,
     names: settings.configurationNames,
     gates: settings.gates,
-    clientConfig: clientConfigOf(settings),
+    clientConfig: buildClientConfig(settings),
     log,
   };
 }
 
-function clientConfigOf({
+function buildClientConfig({
   url,
   namespace,
   serviceName,

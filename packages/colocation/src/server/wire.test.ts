@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { reviewOf, startBorder } from "../testing/border.ts";
+import { buildReview, startTestWebhooks } from "../testing/webhook-server.ts";
 
 interface Fault {
   readonly response: {
@@ -13,7 +13,7 @@ interface Fault {
 const pod = { metadata: { name: "a" }, spec: { containers: [{ name: "c" }] } };
 
 test("what cannot be read is answered with 200, no version and an empty uid", async () => {
-  await using border = await startBorder();
+  await using webhooks = await startTestWebhooks();
   const cases: readonly [
     name: string,
     body: string | Buffer,
@@ -42,7 +42,7 @@ test("what cannot be read is answered with 200, no version and an empty uid", as
     ["too deep", "[".repeat(5000), 400, /nests deeper/],
   ];
   for (const [name, body, code, message, type = "application/json"] of cases) {
-    const { status, text } = await border.send("/mutate-pod", body, { "content-type": type });
+    const { status, text } = await webhooks.send("/mutate-pod", body, { "content-type": type });
     assert.equal(status, 200, name);
     const answer = JSON.parse(text) as Fault;
     assert.deepEqual(Object.keys(answer), ["response"], name);
@@ -54,17 +54,17 @@ test("what cannot be read is answered with 200, no version and an empty uid", as
 });
 
 test("one byte below the limit is read", async () => {
-  await using border = await startBorder();
+  await using webhooks = await startTestWebhooks();
   const body = Buffer.alloc(7 * 1024 * 1024 - 1, 0x20);
   body.write("{}");
-  const { text } = await border.send("/mutate-pod", body);
+  const { text } = await webhooks.send("/mutate-pod", body);
   assert.equal((JSON.parse(text) as Fault).response.allowed, true);
 });
 
-test("a review without a request is about nobody and allowed", async () => {
-  await using border = await startBorder();
+test("a review without a request is about no resource and allowed", async () => {
+  await using webhooks = await startTestWebhooks();
   for (const body of ["{}", "null", '{"request":null}', '{"request":{}}', "\uFEFF{}"]) {
-    const { text } = await border.send("/validate-pod", body);
+    const { text } = await webhooks.send("/validate-pod", body);
     assert.deepEqual(JSON.parse(text), {
       apiVersion: "admission.k8s.io/v1",
       kind: "AdmissionReview",
@@ -74,53 +74,53 @@ test("a review without a request is about nobody and allowed", async () => {
 });
 
 test("version and kind come back as they came", async () => {
-  await using border = await startBorder();
+  await using webhooks = await startTestWebhooks();
   for (const apiVersion of ["admission.k8s.io/v1", "admission.k8s.io/v1beta1", "example.com/v9"]) {
-    const review = { ...reviewOf("/validate-pod", { object: pod }), apiVersion };
-    const answer = await border.post("/validate-pod", review);
+    const review = { ...buildReview("/validate-pod", { object: pod }), apiVersion };
+    const answer = await webhooks.post("/validate-pod", review);
     assert.equal(answer["apiVersion"], apiVersion);
   }
 });
 
 test("an object that is missing or of another kind is refused with 400", async () => {
-  await using border = await startBorder({
+  await using webhooks = await startTestWebhooks({
     featureGates: "NodeMutatingWebhook=true,ConfigMapValidatingWebhook=true",
   });
   for (const path of ["/mutate-pod", "/validate-pod", "/validate-configmap"]) {
-    const response = await border.ask(path, {});
+    const response = await webhooks.ask(path, {});
     assert.equal(response.status.code, 400, path);
     assert.equal(response.status.message, "there is no content to decode", path);
   }
-  const missingOld = await border.ask("/validate-pod", { operation: "UPDATE", object: pod });
+  const missingOld = await webhooks.ask("/validate-pod", { operation: "UPDATE", object: pod });
   assert.equal(missingOld.status.message, "there is no content to decode");
-  const other = await border.ask("/mutate-pod", { object: { apiVersion: "v1", kind: "Service" } });
+  const other = await webhooks.ask("/mutate-pod", { object: { apiVersion: "v1", kind: "Service" } });
   assert.equal(other.status.message, "unable to decode v1, Kind=Service into *v1.Pod");
-  const typed = await border.ask("/mutate-pod", { object: { ...pod, spec: { containers: "x" } } });
+  const typed = await webhooks.ask("/mutate-pod", { object: { ...pod, spec: { containers: "x" } } });
   assert.equal(typed.status.code, 400);
   assert.match(typed.status.message ?? "", /spec\.containers/);
-  const deleted = await border.ask("/mutate-pod", { operation: "DELETE" });
+  const deleted = await webhooks.ask("/mutate-pod", { operation: "DELETE" });
   assert.equal(deleted.status.code, 400);
-  const connected = await border.ask("/mutate-pod", { operation: "CONNECT" });
+  const connected = await webhooks.ask("/mutate-pod", { operation: "CONNECT" });
   assert.equal(connected.allowed, true);
 });
 
 test("other resources and subresources are allowed at once", async () => {
-  await using border = await startBorder({ featureGates: "NodeMutatingWebhook=true" });
+  await using webhooks = await startTestWebhooks({ featureGates: "NodeMutatingWebhook=true" });
   const services = { group: "", version: "v1", resource: "services" };
-  assert.equal((await border.ask("/validate-pod", { resource: services })).allowed, true);
-  assert.equal((await border.ask("/validate-pod", { subResource: "status" })).allowed, true);
-  assert.equal((await border.ask("/mutate-node-status", { subResource: "" })).allowed, true);
+  assert.equal((await webhooks.ask("/validate-pod", { resource: services })).allowed, true);
+  assert.equal((await webhooks.ask("/validate-pod", { subResource: "status" })).allowed, true);
+  assert.equal((await webhooks.ask("/mutate-node-status", { subResource: "" })).allowed, true);
 });
 
 test("a gate that is off has no endpoint", async () => {
-  await using border = await startBorder();
+  await using webhooks = await startTestWebhooks();
   for (const path of ["/mutate-node-status", "/validate-node", "/validate-configmap", "/mutate-reservation"])
-    assert.equal((await border.send(path, "{}")).status, 404, path);
-  await using none = await startBorder({ featureGates: "WebhookFramework=false" });
+    assert.equal((await webhooks.send(path, "{}")).status, 404, path);
+  await using none = await startTestWebhooks({ featureGates: "WebhookFramework=false" });
   assert.equal((await none.send("/mutate-pod", "{}")).status, 404);
 });
 
 test("/healthz answers 200", async () => {
-  await using border = await startBorder();
-  assert.equal((await border.send("/healthz", "")).status, 200);
+  await using webhooks = await startTestWebhooks();
+  assert.equal((await webhooks.send("/healthz", "")).status, 200);
 });

@@ -1,10 +1,10 @@
 /**
- * How Koordinator's manager spells admission reviews, which differs from the usual in three ways: a refusal carries
- * `status.metadata` and no `status.status`, an allowed answer carries `code: 200`, and what could not be read is
- * answered with 200 and `allowed: false`, without a version and with an empty uid.
+ * Admission reviews as Koordinator's manager writes them: a refusal carries `status.metadata` and no `status.status`, an allowed
+ * answer `code: 200`, and what could not be read is answered with 200, `allowed: false`, no version and an empty uid.
  */
 import { Fault } from "@cocoon/core";
 import {
+  asciiJson,
   nestsDeeperThan,
   readRequest,
   type JsonObject,
@@ -30,10 +30,10 @@ function checkHeaders({
     throw new Fault("unsupportedMediaType", "admission reviews are sent without content encoding");
 }
 
-/** A review without a request is about nobody's resource; every endpoint allows it. */
+/** A review without a request is about no resource; every endpoint allows it. */
 function read(body: Buffer, { maxDepth }: { readonly maxDepth: number }): Review {
   const review = parse(body, maxDepth);
-  const [apiVersion, kind] = [textOf(review, "apiVersion"), textOf(review, "kind")];
+  const [apiVersion, kind] = [readText(review, "apiVersion"), readText(review, "kind")];
   const request = review["request"];
   if (request !== undefined && request !== null && !isRecord(request))
     throw new Fault("badRequest", "json: cannot decode request: it must be an object");
@@ -64,7 +64,7 @@ function parse(body: Buffer, maxDepth: number): JsonObject {
   return value;
 }
 
-function textOf(review: JsonObject, field: string): string {
+function readText(review: JsonObject, field: string): string {
   const value = review[field];
   if (value === undefined || value === null) return "";
   if (typeof value !== "string")
@@ -74,7 +74,7 @@ function textOf(review: JsonObject, field: string): string {
 
 function write({ version, envelope, request }: Review, verdict: Verdict): string {
   const { apiVersion, kind } = envelope ?? { apiVersion: version, kind: "AdmissionReview" };
-  return ascii({
+  return asciiJson({
     ...(kind === "" ? {} : { kind }),
     ...(apiVersion === "" ? {} : { apiVersion }),
     response: {
@@ -103,12 +103,5 @@ function refuse(fault: Fault): string {
   const message =
     fault.code === "tooLarge" ? `request entity is too large; limit is ${maxBodyBytes} bytes` : fault.message;
   const status = { metadata: {}, message, code: statusCodes[fault.code] ?? 400 };
-  return ascii({ response: { uid: "", allowed: false, status } });
-}
-
-function ascii(value: unknown): string {
-  return JSON.stringify(value).replaceAll(
-    /[\u007f-\uffff]/g,
-    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
+  return asciiJson({ response: { uid: "", allowed: false, status } });
 }

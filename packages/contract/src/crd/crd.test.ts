@@ -58,7 +58,17 @@ test("every field has a type, and every rule a message", () => {
 
 test("additions of ours have no default, so that they stay out of other people's sight", () => {
   const spec = all.find(([path]) => path === "cocoonsets.cocoonset.cocoonstack.io.spec")?.[1];
-  const ours = ["paused", "deletionPolicy", "schedule", "idle", "ttl", "retention", "warmPool", "rollout"];
+  const ours = [
+    "paused",
+    "deletionPolicy",
+    "schedule",
+    "idle",
+    "ttl",
+    "expire",
+    "retention",
+    "warmPool",
+    "rollout",
+  ];
   for (const name of ours) {
     assert.ok(spec?.properties?.[name], name);
     assert.equal(spec.properties[name].default, undefined, name);

@@ -1,42 +1,69 @@
-/**
- * The CustomResourceDefinitions of the product, made from the same schemas that the programs read objects with.
- * `scripts/generate.ts` writes them to `deploy/crds/`; `cocoonctl up` applies these very objects.
- */
+/** The CustomResourceDefinitions, from the schemas that the programs read objects with; also written to `deploy/crds/`. */
+import type { Frozen } from "@cocoon/core/frozen";
+import type * as apiextensions from "kubernetes-types/apiextensions/v1.d.ts";
 import { cocoonSetSchema } from "../cocoonset.ts";
 import { cocoonHibernationSchema } from "../hibernation.ts";
 import { apiGroup, legacyApiGroup } from "../keys.ts";
 import { snapshotGrantSchema } from "../snapshot-grant.ts";
 import { legacyCocoonSetSchema } from "../legacy/cocoonset.ts";
 import { legacyHibernationSchema } from "../legacy/hibernation.ts";
-import {
-  ageColumn,
-  customResourceDefinition,
-  type CustomResourceDefinition,
-  type ResourceDefinition,
-} from "./definition.ts";
+import type * as z from "zod";
+import { structuralSchema, type StructuralSchema } from "./structural-schema.ts";
 
-export type { CustomResourceDefinition, PrinterColumn } from "./definition.ts";
 export { structuralSchema, type StructuralSchema } from "./structural-schema.ts";
+
+type PrinterColumn = Frozen<apiextensions.CustomResourceColumnDefinition>;
+
+interface ResourceDefinition {
+  readonly group: string;
+  readonly version: string;
+  readonly kind: string;
+  readonly shortNames: readonly string[];
+  readonly categories: readonly string[];
+  readonly columns: readonly PrinterColumn[];
+  readonly scale?: Frozen<apiextensions.CustomResourceSubresourceScale>;
+  readonly schema: z.ZodType;
+}
+
+export interface CustomResourceDefinition {
+  readonly apiVersion: "apiextensions.k8s.io/v1";
+  readonly kind: "CustomResourceDefinition";
+  readonly metadata: { readonly name: string };
+  readonly spec: Readonly<Record<string, unknown>> & {
+    readonly versions: readonly (Readonly<Record<string, unknown>> & {
+      readonly name: string;
+      readonly schema: { readonly openAPIV3Schema: StructuralSchema };
+    })[];
+  };
+}
+
+const column = (
+  name: string,
+  jsonPath: string,
+  type: "string" | "integer" | "boolean" | "date" = "string",
+): PrinterColumn => ({ name, type, jsonPath });
+/** Shown by `kubectl get -o wide` only. */
+const wide = (...given: Parameters<typeof column>): PrinterColumn => ({ ...column(...given), priority: 1 });
+
+const ageColumn = column("Age", ".metadata.creationTimestamp", "date");
 
 const cocoonSets: ResourceDefinition = {
   group: apiGroup,
   version: "v1",
   kind: "CocoonSet",
-  plural: "cocoonsets",
-  singular: "cocoonset",
   // `cs` is upstream's, but kubectl takes it for componentstatuses.
   shortNames: ["cs", "cocoonsets", "cset"],
   categories: ["cocoon"],
   columns: [
-    { name: "Phase", type: "string", jsonPath: ".status.phase" },
-    { name: "Ready", type: "integer", jsonPath: ".status.readyAgents" },
-    { name: "Desired", type: "integer", jsonPath: ".status.desiredAgents" },
+    column("Phase", ".status.phase"),
+    column("Ready", ".status.readyAgents", "integer"),
+    column("Desired", ".status.desiredAgents", "integer"),
     ageColumn,
-    { name: "Toolboxes", type: "integer", jsonPath: ".status.readyToolboxes", priority: 1 },
-    { name: "Asleep", type: "integer", jsonPath: ".status.hibernatedMachines", priority: 1 },
-    { name: "Suspend", type: "boolean", jsonPath: ".spec.suspend", priority: 1 },
-    { name: "Pool", type: "string", jsonPath: ".spec.nodePool", priority: 1 },
-    { name: "Node", type: "string", jsonPath: ".status.agents[?(@.slot==0)].nodeName", priority: 1 },
+    wide("Toolboxes", ".status.readyToolboxes", "integer"),
+    wide("Asleep", ".status.hibernatedMachines", "integer"),
+    wide("Suspend", ".spec.suspend", "boolean"),
+    wide("Pool", ".spec.nodePool"),
+    wide("Node", ".status.agents[?(@.slot==0)].nodeName"),
   ],
   scale: {
     specReplicasPath: ".spec.agent.replicas",
@@ -50,22 +77,15 @@ const cocoonHibernations: ResourceDefinition = {
   group: apiGroup,
   version: "v1",
   kind: "CocoonHibernation",
-  plural: "cocoonhibernations",
-  singular: "cocoonhibernation",
   shortNames: ["ch", "cocoonhibernations"],
   categories: ["cocoon"],
   columns: [
-    { name: "Pod", type: "string", jsonPath: ".spec.podRef.name" },
-    { name: "Desire", type: "string", jsonPath: ".spec.desire" },
-    { name: "Phase", type: "string", jsonPath: ".status.phase" },
+    column("Pod", ".spec.podRef.name"),
+    column("Desire", ".spec.desire"),
+    column("Phase", ".status.phase"),
     ageColumn,
-    { name: "VM", type: "string", jsonPath: ".status.vmName", priority: 1 },
-    {
-      name: "Message",
-      type: "string",
-      jsonPath: ".status.conditions[?(@.type=='Ready')].message",
-      priority: 1,
-    },
+    wide("VM", ".status.vmName"),
+    wide("Message", ".status.conditions[?(@.type=='Ready')].message"),
   ],
   schema: cocoonHibernationSchema,
 };
@@ -74,8 +94,6 @@ const snapshotGrants: ResourceDefinition = {
   group: apiGroup,
   version: "v1",
   kind: "CocoonSnapshotGrant",
-  plural: "cocoonsnapshotgrants",
-  singular: "cocoonsnapshotgrant",
   shortNames: ["csg"],
   categories: ["cocoon"],
   columns: [ageColumn],
@@ -86,14 +104,12 @@ const legacyCocoonSets: ResourceDefinition = {
   group: legacyApiGroup,
   version: "v1alpha1",
   kind: "CocoonSet",
-  plural: "cocoonsets",
-  singular: "cocoonset",
   shortNames: ["cs"],
   categories: [],
   columns: [
-    { name: "Phase", type: "string", jsonPath: ".status.phase" },
-    { name: "Ready", type: "integer", jsonPath: ".status.readyAgents" },
-    { name: "Desired", type: "integer", jsonPath: ".status.desiredAgents" },
+    column("Phase", ".status.phase"),
+    column("Ready", ".status.readyAgents", "integer"),
+    column("Desired", ".status.desiredAgents", "integer"),
     ageColumn,
   ],
   schema: legacyCocoonSetSchema,
@@ -103,25 +119,69 @@ const legacyHibernations: ResourceDefinition = {
   group: legacyApiGroup,
   version: "v1alpha1",
   kind: "Hibernation",
-  plural: "hibernations",
-  singular: "hibernation",
   shortNames: ["hib"],
   categories: [],
   columns: [
-    { name: "Pod", type: "string", jsonPath: ".spec.podName" },
-    { name: "Action", type: "string", jsonPath: ".spec.action" },
-    { name: "Phase", type: "string", jsonPath: ".status.phase" },
-    { name: "VM", type: "string", jsonPath: ".status.vmName", priority: 1 },
+    column("Pod", ".spec.podName"),
+    column("Action", ".spec.action"),
+    column("Phase", ".status.phase"),
+    wide("VM", ".status.vmName"),
     ageColumn,
   ],
   schema: legacyHibernationSchema,
 };
 
 export function customResourceDefinitions(): readonly CustomResourceDefinition[] {
-  return [cocoonSets, cocoonHibernations, snapshotGrants].map(customResourceDefinition);
+  return [cocoonSets, cocoonHibernations, snapshotGrants].map(buildDefinition);
 }
 
 /** Installed only on request: with both groups present, `kubectl get cocoonsets` means this one. */
 export function legacyCustomResourceDefinitions(): readonly CustomResourceDefinition[] {
-  return [legacyHibernations, legacyCocoonSets].map(customResourceDefinition);
+  return [legacyHibernations, legacyCocoonSets].map(buildDefinition);
+}
+
+function buildDefinition(definition: ResourceDefinition): CustomResourceDefinition {
+  const { group, version, kind, shortNames, categories, columns, scale } = definition;
+  const singular = kind.toLowerCase();
+  const plural = `${singular}s`;
+  return {
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    metadata: { name: `${plural}.${group}` },
+    spec: {
+      group,
+      scope: "Namespaced",
+      names: {
+        kind,
+        listKind: `${kind}List`,
+        plural,
+        singular,
+        shortNames,
+        ...(categories.length === 0 ? {} : { categories }),
+      },
+      versions: [
+        {
+          name: version,
+          served: true,
+          storage: true,
+          subresources: { status: {}, ...(scale === undefined ? {} : { scale }) },
+          additionalPrinterColumns: columns,
+          schema: { openAPIV3Schema: rootSchema(definition.schema) },
+        },
+      ],
+    },
+  };
+}
+
+function rootSchema(schema: z.ZodType): StructuralSchema {
+  const { properties, ...root } = structuralSchema(schema);
+  return {
+    ...root,
+    properties: {
+      apiVersion: { description: "Version of the API that this object is written in.", type: "string" },
+      kind: { description: "Kind of this object.", type: "string" },
+      metadata: { type: "object" }, // the API server fills in the rest and allows no description
+      ...properties,
+    },
+  };
 }

@@ -1,7 +1,4 @@
-/**
- * From zod to the OpenAPI v3 subset that a CustomResourceDefinition may hold ("structural schema"): no references, no
- * unions except int-or-string, formats instead of numeric type bounds.
- */
+/** From zod to a structural schema: no references, no unions except int-or-string, formats instead of type bounds. */
 import * as z from "zod";
 
 /** One node of the schema, with the members that our definitions use. */

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { conditionsSchema } from "../conditions.ts";
 import { legacyApiVersion } from "../keys.ts";
-import { field, parseWith, type ObjectMeta } from "../schema.ts";
+import { defineKind, field } from "../schema.ts";
 import { snapshotPolicies } from "../snapshot-policy.ts";
 
 const resources = z
@@ -65,7 +65,7 @@ const spec = z.object({
   toolboxes: z.array(toolbox).meta({ description: "Further machines beside the agents." }).optional(),
 });
 
-export const legacySetPhases = ["Running", "Scaling", "Suspended", "Failed"] as const;
+const legacySetPhases = ["Running", "Scaling", "Suspended", "Failed"] as const;
 export type LegacySetPhase = (typeof legacySetPhases)[number];
 
 const machine = {
@@ -108,44 +108,18 @@ const status = z.object({
   conditions: conditionsSchema.optional(),
 });
 
-export const legacyCocoonSetSchema = z
-  .object({
-    spec: spec.meta({ description: "What is wanted." }).optional(),
-    status: status.meta({ description: "What was found." }).optional(),
-  })
-  .meta({
-    description:
-      "A CocoonSet of the older API; a bridge keeps a cocoonset.cocoonstack.io/v1 object in step with it.",
-  });
+const kind = defineKind({
+  apiVersion: legacyApiVersion,
+  kind: "CocoonSet",
+  description:
+    "A CocoonSet of the older API; a bridge keeps a cocoonset.cocoonstack.io/v1 object in step with it.",
+  spec,
+  readSpec: spec.extend({ agent }),
+  status,
+});
 
-export type LegacyCocoonSetSpec = z.output<typeof spec> & { readonly agent: LegacyAgent };
+export const { schema: legacyCocoonSetSchema, read: readLegacyCocoonSet } = kind;
+export type LegacyCocoonSet = ReturnType<typeof readLegacyCocoonSet>;
 export type LegacyAgent = z.output<typeof agent>;
 export type LegacyToolbox = z.output<typeof toolbox>;
 export type LegacyCocoonSetStatus = z.output<typeof status>;
-
-export interface LegacyCocoonSet {
-  readonly apiVersion: typeof legacyApiVersion;
-  readonly kind: "CocoonSet";
-  readonly metadata: ObjectMeta;
-  readonly spec: LegacyCocoonSetSpec;
-  readonly status?: LegacyCocoonSetStatus | undefined;
-}
-
-const readSchema = z.object({
-  metadata: z.custom<ObjectMeta>((value) => typeof value === "object" && value !== null, "is missing"),
-  spec: spec.extend({ agent }),
-  status: status.nullish(),
-});
-
-/** Throws `invalid`, naming every wrong field. */
-export function readLegacyCocoonSet(object: unknown): LegacyCocoonSet {
-  const read = parseWith(readSchema, object, "CocoonSet of cocoon.cis/v1alpha1");
-  const { metadata, spec: wanted, status: found } = read;
-  return {
-    apiVersion: legacyApiVersion,
-    kind: "CocoonSet",
-    metadata,
-    spec: wanted,
-    ...(found ? { status: found } : {}),
-  };
-}

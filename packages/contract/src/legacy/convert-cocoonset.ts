@@ -5,12 +5,12 @@
  *   older                              current
  *   resources {cpu, memory}            resources.limits (that is how they were applied)
  *   nodeName, bound all pods           nodeName, places the main agent; the rest floats
- *   static toolbox without address     awaitAddress, until status or the pod tells id and ip
+ *   static toolbox without address     awaitAddress, until status or the pod has id and ip
  *   (no such field)                    everything else at its default
  */
 import type * as z from "zod";
-import type { CocoonSetSpec, CocoonSetSpecInput } from "../cocoonset-spec.ts";
-import type { agentSchema, ToolboxSpec, toolboxSchema } from "../machine-spec.ts";
+import type { CocoonSetSpecInput } from "../cocoonset-spec.ts";
+import type { agentSchema, toolboxSchema } from "../machine-spec.ts";
 import type { AgentStatus, CocoonSetStatus, SetPhase, ToolboxStatus } from "../cocoonset-status.ts";
 import { apiVersion } from "../keys.ts";
 import type { GuestSystem } from "../vm-options.ts";
@@ -18,7 +18,6 @@ import { guestSystems } from "../vm-options.ts";
 import type {
   LegacyAgent,
   LegacyCocoonSet,
-  LegacyCocoonSetSpec,
   LegacyCocoonSetStatus,
   LegacySetPhase,
   LegacyToolbox,
@@ -34,7 +33,7 @@ export interface StaticAddress {
   readonly vmId?: string | undefined;
 }
 
-export interface ConvertedSet {
+interface ConvertedSet {
   readonly apiVersion: typeof apiVersion;
   readonly kind: "CocoonSet";
   readonly metadata: { readonly name: string; readonly namespace?: string };
@@ -43,21 +42,21 @@ export interface ConvertedSet {
 
 export interface SetConversion {
   readonly set: ConvertedSet;
-  /** Static toolboxes whose address nobody knows yet; the bridge names them in a condition. */
+  /** Static toolboxes whose address is not known yet; the bridge names them in a condition. */
   readonly waiting: readonly string[];
 }
 
-/** `addressOf` tells what the toolbox's pod carries; the spec wins, then the pod, then the older status. */
+/** `findAddress` tells what the toolbox's pod carries; the spec wins, then the pod, then the older status. */
 export function fromLegacyCocoonSet(
   legacy: LegacyCocoonSet,
-  addressOf: (toolbox: string) => StaticAddress | undefined = () => undefined,
+  findAddress: (toolbox: string) => StaticAddress | undefined = () => undefined,
 ): SetConversion {
   const { name = "", namespace } = legacy.metadata;
   const hints = new Map(
     legacy.status?.toolboxes?.map(({ name: toolbox = "", ip, vmID }) => [toolbox, { ip, vmId: vmID }]),
   );
   const toolboxes = legacy.spec.toolboxes?.map((toolbox) =>
-    toolboxFromLegacy(toolbox, [addressOf(toolbox.name), hints.get(toolbox.name)]),
+    toolboxFromLegacy(toolbox, [findAddress(toolbox.name), hints.get(toolbox.name)]),
   );
   const { suspend, snapshotPolicy, nodeName, agent } = legacy.spec;
   return {
@@ -134,62 +133,11 @@ function isGuestSystem(text: string): text is GuestSystem {
   return (guestSystems as readonly string[]).includes(text);
 }
 
-/** The part of a current spec that the older API can say; the rest is left out. */
-export function toLegacyCocoonSetSpec(spec: CocoonSetSpec): LegacyCocoonSetSpec {
-  const { agent, toolboxes, nodeName, snapshotPolicy, suspend = false } = spec;
-  return {
-    suspend,
-    snapshotPolicy,
-    ...(nodeName ? { nodeName } : {}),
-    agent: {
-      image: agent.image,
-      replicas: agent.replicas,
-      mode: agent.mode,
-      ...machineToLegacy(agent),
-      ...(agent.serviceAccountName ? { serviceAccountName: agent.serviceAccountName } : {}),
-      ...(agent.envFrom ? { envFrom: agent.envFrom } : {}),
-    },
-    ...(toolboxes === undefined ? {} : { toolboxes: toolboxes.map(toolboxToLegacy) }),
-  };
-}
-
-function toolboxToLegacy(toolbox: ToolboxSpec): LegacyToolbox {
-  const { name, mode, image, staticIP, staticVMID, vncPort } = toolbox;
-  return {
-    name,
-    mode,
-    ...machineToLegacy(toolbox),
-    ...(image ? { image } : {}),
-    ...(staticIP ? { staticIP } : {}),
-    ...(staticVMID ? { staticVMID } : {}),
-    ...(vncPort === undefined ? {} : { vncPort }),
-  };
-}
-
-function machineToLegacy({
-  os,
-  network,
-  storage,
-  resources,
-}: Pick<CocoonSetSpec["agent"], "os" | "network" | "storage" | "resources">) {
-  const { cpu, memory } = resources?.limits ?? {};
-  const limits = {
-    ...(cpu === undefined ? {} : { cpu: String(cpu) }),
-    ...(memory === undefined ? {} : { memory: String(memory) }),
-  };
-  return {
-    os,
-    ...(network ? { network } : {}),
-    ...(storage === undefined ? {} : { storage: String(storage) }),
-    ...(Object.keys(limits).length > 0 ? { resources: limits } : {}),
-  };
-}
-
-const legacyPhaseOf: Readonly<Record<SetPhase, LegacySetPhase>> = {
+const legacyPhases: Readonly<Record<SetPhase, LegacySetPhase>> = {
   Pending: "Scaling",
   Scaling: "Scaling",
   Running: "Running",
-  // Upstream said Suspended before anything slept; a client that waits for it must not be told too early.
+  // Upstream wrote Suspended before anything slept; a client that waits for it must not see it too early.
   Suspending: "Scaling",
   Suspended: "Suspended",
   Waking: "Scaling",
@@ -197,10 +145,10 @@ const legacyPhaseOf: Readonly<Record<SetPhase, LegacySetPhase>> = {
   Failed: "Failed",
 };
 
-/** The older status of a set; `snapshotOf` names the snapshot that a sleeping machine can be restored from. */
+/** The older status of a set; `findSnapshot` names the snapshot that a sleeping machine can be restored from. */
 export function toLegacyCocoonSetStatus(
   status: CocoonSetStatus,
-  snapshotOf: (vmName: string) => string | undefined = () => undefined,
+  findSnapshot: (vmName: string) => string | undefined = () => undefined,
 ): LegacyCocoonSetStatus {
   const {
     phase,
@@ -212,10 +160,10 @@ export function toLegacyCocoonSetStatus(
     conditions,
   } = status;
   return {
-    ...(phase === undefined ? {} : { phase: legacyPhaseOf[phase] }),
+    ...(phase === undefined ? {} : { phase: legacyPhases[phase] }),
     readyAgents,
     desiredAgents,
-    ...(agents === undefined ? {} : { agents: agents.map((agent) => agentToLegacy(agent, snapshotOf)) }),
+    ...(agents === undefined ? {} : { agents: agents.map((agent) => agentToLegacy(agent, findSnapshot)) }),
     ...(toolboxes === undefined ? {} : { toolboxes: toolboxes.map(toolboxStatusToLegacy) }),
     ...(observedGeneration === undefined ? {} : { observedGeneration }),
     ...(conditions === undefined ? {} : { conditions }),
@@ -224,9 +172,9 @@ export function toLegacyCocoonSetStatus(
 
 function agentToLegacy(
   { slot, role, podName, vmName, vmID, ip, phase, forkedFrom }: AgentStatus,
-  snapshotOf: (vmName: string) => string | undefined,
+  findSnapshot: (vmName: string) => string | undefined,
 ) {
-  const snapshotRef = vmName === undefined ? undefined : snapshotOf(vmName);
+  const snapshotRef = vmName === undefined ? undefined : findSnapshot(vmName);
   return { slot, role, podName, vmName, vmID, ip, phase, forkedFrom, snapshotRef };
 }
 

@@ -8,25 +8,16 @@
  *   message, lastTransitionTime     condition Ready
  *   snapshotRef                     (none; the registry and the recorded digest prove the snapshot)
  */
-import { findCondition, type Condition } from "../conditions.ts";
-import {
-  hibernationCondition,
-  hibernationPhases,
-  type CocoonHibernationSpec,
-  type CocoonHibernationStatus,
-  type HibernationPhase,
-} from "../hibernation.ts";
-import type { HibernationAction } from "../hibernation-words.ts";
+import { findCondition } from "@cocoon/core/conditions";
+import { type CocoonHibernationSpec, type CocoonHibernationStatus } from "../hibernation.ts";
+import type { HibernationAction } from "../hibernation.ts";
 import { apiVersion } from "../keys.ts";
-import type {
-  LegacyAction,
-  LegacyHibernation,
-  LegacyHibernationSpec,
-  LegacyHibernationStatus,
-} from "./hibernation.ts";
+import type { LegacyAction, LegacyHibernation, LegacyHibernationStatus } from "./hibernation.ts";
 
-const desireOf: Readonly<Record<LegacyAction, HibernationAction>> = { hibernate: "Hibernate", wake: "Wake" };
-const actionOf: Readonly<Record<HibernationAction, LegacyAction>> = { Hibernate: "hibernate", Wake: "wake" };
+const desireByAction: Readonly<Record<LegacyAction, HibernationAction>> = {
+  hibernate: "Hibernate",
+  wake: "Wake",
+};
 
 export interface ConvertedHibernation {
   readonly apiVersion: typeof apiVersion;
@@ -43,15 +34,10 @@ export function fromLegacyHibernation({ metadata, spec }: LegacyHibernation): Co
       name: spec.podName,
       ...(metadata.namespace === undefined ? {} : { namespace: metadata.namespace }),
     },
-    spec: { podRef: { name: spec.podName }, desire: desireOf[spec.action] },
+    spec: { podRef: { name: spec.podName }, desire: desireByAction[spec.action] },
   };
 }
 
-export function toLegacyHibernationSpec({ podRef, desire }: CocoonHibernationSpec): LegacyHibernationSpec {
-  return { podName: podRef.name, action: actionOf[desire] };
-}
-
-/** `snapshotRef` is the reference of the snapshot while one is needed. */
 export function toLegacyHibernationStatus(
   status: CocoonHibernationStatus,
   snapshotRef?: string,
@@ -63,26 +49,4 @@ export function toLegacyHibernationStatus(
     ...(status.vmName === undefined ? {} : { vmName: status.vmName }),
     ...(ready === undefined ? {} : { message: ready.message, lastTransitionTime: ready.lastTransitionTime }),
   };
-}
-
-/** The current status of an older object, for taking it over once. A phase that nobody knows reads as Pending. */
-export function fromLegacyHibernationStatus(
-  status: LegacyHibernationStatus,
-  { observedGeneration, now }: { readonly observedGeneration: number; readonly now: string },
-): CocoonHibernationStatus {
-  const phase: HibernationPhase = isPhase(status.phase) ? status.phase : "Pending";
-  const ready: Condition = {
-    ...hibernationCondition(phase, observedGeneration, status.message ?? phase),
-    lastTransitionTime: status.lastTransitionTime ?? now,
-  };
-  return {
-    observedGeneration,
-    phase,
-    ...(status.vmName === undefined ? {} : { vmName: status.vmName }),
-    conditions: [ready],
-  };
-}
-
-function isPhase(text: string | undefined): text is HibernationPhase {
-  return text !== undefined && (hibernationPhases as readonly string[]).includes(text);
 }

@@ -145,7 +145,7 @@ export const agentCases: readonly SchemaCase[] = [
     agent({ serviceAccountName: "bot", network: "lab", forcePull: true, noDirectIO: true }),
   ),
   refuses("flag as text", agent({ forcePull: "true" }), "spec.agent.forcePull", "boolean"),
-  accepts("a field that nobody knows is dropped", agent({ flavour: "vanilla" })),
+  accepts("an unknown field is dropped", agent({ flavour: "vanilla" })),
 
   accepts("start from another set", agent({ from: { set: "golden" } }), {
     filled: { agent: { from: { set: "golden", slot: 0, tag: "latest" } } },

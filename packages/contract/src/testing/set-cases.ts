@@ -111,6 +111,18 @@ export const setCases: readonly SchemaCase[] = [
   accepts("a life of three days", agent({}, { ttl: "72h" })),
   refuses("a negative life", agent({}, { ttl: "-1h" }), "spec.ttl"),
   refuses("a life as number", agent({}, { ttl: 3600 }), "spec.ttl"),
+  accepts("an end", agent({}, { expire: { at: "2026-01-01T00:00:00Z", action: "Suspend" } })),
+  refuses(
+    "an end that is no time",
+    agent({}, { expire: { at: "soon", action: "Delete" } }),
+    "spec.expire.at",
+  ),
+  refuses(
+    "an end without action",
+    agent({}, { expire: { at: "2026-01-01T00:00:00Z" } }),
+    "spec.expire.action: Required value",
+  ),
+  accepts("a fork of another set", agent({ forkFrom: { set: "b" } })),
   accepts("retention", agent({}, { retention: { after: "720h", keep: 3 } })),
   refuses("negative retention", agent({}, { retention: { keep: -1 } }), "spec.retention.keep"),
   accepts("a warm pool", agent({}, { warmPool: { size: 2 } })),

@@ -38,7 +38,7 @@ export const toolboxCases: readonly SchemaCase[] = [
     "names of toolboxes must be unique",
   ),
   refuses(
-    "more toolboxes than anybody runs",
+    "more toolboxes than allowed",
     agent({}, { toolboxes: Array.from({ length: 513 }, (_, index) => ({ ...box, name: `t${index}` })) }),
     "spec.toolboxes: Too many",
   ),
@@ -85,7 +85,7 @@ export const toolboxCases: readonly SchemaCase[] = [
     "staticIP must be an IP address",
   ),
   refuses("VNC port too high", toolbox({ ...address, vncPort: 70_000 }), "spec.toolboxes[0].vncPort"),
-  accepts("an address that nobody uses", toolbox({ staticIP: "not used" })),
+  accepts("an address that is not used", toolbox({ staticIP: "not used" })),
 
   accepts(
     "static is exempt from the rules of backends",

@@ -2,12 +2,12 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, statfs } from "node:fs/promises";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { Fault, messageOf, type Abortable } from "@cocoon/core";
-import { linkerFlags, type ControlPlaneProgram } from "./programs.ts";
+import { Fault, getErrorMessage, type Abortable } from "@cocoon/core";
+import type { ControlPlaneProgram } from "./programs.ts";
 
 export interface BuildOptions extends Abortable {
   /** Finished file, executable. */
@@ -18,7 +18,7 @@ export interface BuildOptions extends Abortable {
   readonly minimumFreeBytes?: number;
 }
 
-const goModuleDirectory = fileURLToPath(new URL("../../go/", import.meta.url));
+const goDirectory = fileURLToPath(new URL("../../go/", import.meta.url));
 const minimumGoVersion = [1, 26] as const;
 const coldBuildBytes = 5e9;
 const run = promisify(execFile);
@@ -28,9 +28,10 @@ export async function buildProgram(program: ControlPlaneProgram, options: BuildO
   await assertGo(options);
   await assertSpace(options);
   const total = await countPackages(program, options);
-  const args = ["build", "-v", "-trimpath", "-ldflags", linkerFlags, "-o", options.target, program.goPackage];
+  const { linkerFlags, goPackage } = program;
+  const args = ["build", "-v", "-trimpath", "-ldflags", linkerFlags, "-o", options.target, goPackage];
   const child = spawn(options.goCommand, args, {
-    cwd: goModuleDirectory,
+    cwd: join(goDirectory, program.goModule),
     env: goEnvironment(),
     stdio: ["ignore", "ignore", "pipe"],
     signal: options.signal,
@@ -64,13 +65,13 @@ async function assertGo({ goCommand, signal }: BuildOptions): Promise<void> {
   let version: string;
   try {
     version = (
-      await run(goCommand, ["env", "GOVERSION"], { cwd: goModuleDirectory, env: goEnvironment(), signal })
+      await run(goCommand, ["env", "GOVERSION"], { cwd: goDirectory, env: goEnvironment(), signal })
     ).stdout.trim();
   } catch (error) {
     signal.throwIfAborted();
     throw new Fault(
       "notFound",
-      `Go ${wanted} or newer is needed to build the control plane, and \`${goCommand}\` does not run (${messageOf(error).split("\n")[0]}); install it from https://go.dev/doc/install`,
+      `Go ${wanted} or newer is needed to build the control plane, and \`${goCommand}\` does not run (${getErrorMessage(error).split("\n")[0]}); install it from https://go.dev/doc/install`,
       { cause: error },
     );
   }
@@ -105,7 +106,7 @@ async function countPackages(
   onProgress("fetching modules");
   try {
     const { stdout } = await run(goCommand, ["list", "-deps", program.goPackage], {
-      cwd: goModuleDirectory,
+      cwd: join(goDirectory, program.goModule),
       env: goEnvironment(),
       signal,
       maxBuffer: 1 << 24,
@@ -113,7 +114,7 @@ async function countPackages(
     return Math.max(1, stdout.split("\n").length);
   } catch (error) {
     signal.throwIfAborted();
-    const text = messageOf(error);
+    const text = getErrorMessage(error);
     throw new Fault(
       "unavailable",
       `cannot fetch the Go modules of ${program.name}: ${text.split("\n").slice(-3).join(" ")}`,

@@ -4,7 +4,7 @@
  *   <cache>/controlplane/<kubernetes>-<etcd>-<os>-<arch>/
  *     lock                one builder or downloader at a time on this machine
  *     checksums.json      name -> sha256, size, mtime and origin, written after the file itself
- *     <program>           in place only when complete: it is renamed here
+ *     <program>           in place only when complete: it is renamed here; metrics-server with its version
  *     .partial-<program>  a build or download under way; the next run begins it again or resumes it
  */
 import { createHash } from "node:crypto";
@@ -13,9 +13,15 @@ import { rename, stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
-import { tryReadFile, writeFileAtomically } from "@cocoon/core";
+import { tryReadJson, writeFileAtomically } from "@cocoon/core";
 import * as z from "zod";
-import { etcdVersion, kubernetesVersion, programs, type ProgramName } from "./programs.ts";
+import {
+  etcdVersion,
+  kubernetesVersion,
+  metricsServerVersion,
+  programs,
+  type ProgramName,
+} from "./programs.ts";
 
 const entrySchema = z.object({
   sha256: z.string(),
@@ -39,7 +45,7 @@ export class BinaryCache {
   }
 
   path(name: ProgramName): string {
-    return join(this.directory, name);
+    return join(this.directory, name === "metrics-server" ? `${name}-${metricsServerVersion}` : name);
   }
 
   partialPath(name: ProgramName): string {
@@ -51,14 +57,14 @@ export class BinaryCache {
     const entry = (await this.#readChecksums())[name];
     const found = await stat(this.path(name)).catch(() => undefined);
     if (!entry || !found || found.size !== entry.sizeBytes) return undefined;
-    // Reading 350 MB at every start would cost a second: an untouched file is the one that was verified.
+    // Reading 350 MB at every start would cost a second; an untouched file was verified before.
     if (found.mtimeMs === entry.mtimeMs) return entry;
-    return (await sha256OfFile(this.path(name))) === entry.sha256 ? entry : undefined;
+    return (await computeSha256(this.path(name))) === entry.sha256 ? entry : undefined;
   }
 
   /** Moves a finished partial file into place and records its checksum. */
   async commit(name: ProgramName, origin: string): Promise<void> {
-    const sha256 = await sha256OfFile(this.partialPath(name));
+    const sha256 = await computeSha256(this.partialPath(name));
     await rename(this.partialPath(name), this.path(name));
     const { size, mtimeMs } = await stat(this.path(name));
     const checksums = await this.#readChecksums();
@@ -69,14 +75,9 @@ export class BinaryCache {
     );
   }
 
+  /** A damaged record means that nothing is known: everything is fetched again. */
   async #readChecksums(): Promise<z.infer<typeof checksumsSchema>> {
-    const text = await tryReadFile(join(this.directory, "checksums.json"));
-    if (text === undefined) return {};
-    try {
-      return checksumsSchema.parse(JSON.parse(text));
-    } catch {
-      return {}; // a damaged record means that nothing is known: everything is fetched again
-    }
+    return (await tryReadJson(join(this.directory, "checksums.json"), checksumsSchema)) ?? {};
   }
 }
 
@@ -93,7 +94,7 @@ export function cachedBinaries(root: string): Readonly<Record<ProgramName, strin
   >;
 }
 
-async function sha256OfFile(path: string): Promise<string> {
+async function computeSha256(path: string): Promise<string> {
   const hash = createHash("sha256");
   await pipeline(createReadStream(path, { highWaterMark: 1 << 20 }), hash);
   return hash.digest("hex");

@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { promisify } from "node:util";
-import { Fault, messageOf, withDeadline, type Abortable } from "@cocoon/core";
+import { Fault, getErrorMessage, withDeadline, type Abortable } from "@cocoon/core";
 import type { ControlPlaneProgram } from "./programs.ts";
 
 export interface DownloadOptions extends Abortable {
@@ -75,7 +75,7 @@ async function request(url: string, signal: AbortSignal): Promise<Response> {
     response = await fetch(url, { signal });
   } catch (error) {
     signal.throwIfAborted();
-    throw new Fault("unavailable", `cannot reach ${new URL(url).host}: ${messageOf(error)}`, {
+    throw new Fault("unavailable", `cannot reach ${new URL(url).host}: ${getErrorMessage(error)}`, {
       cause: error,
     });
   }

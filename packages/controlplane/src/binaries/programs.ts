@@ -1,48 +1,59 @@
-/** The programs of the control plane and where each comes from. Versions are those of go.mod beside the sources. */
+/** The programs of a cluster and where each comes from. Versions are those of go.mod below `go/`. */
 export const kubernetesVersion = "1.36.3";
 export const etcdVersion = "3.6.16";
+export const metricsServerVersion = "0.9.0";
 
 export type ProgramName =
   | "etcd"
   | "kube-apiserver"
   | "kube-controller-manager"
   | "kube-scheduler"
-  | "kubectl";
+  | "kubectl"
+  | "metrics-server";
 
 export interface ControlPlaneProgram {
   readonly name: ProgramName;
   readonly version: string;
-  /** Main package in the pinned Go module. */
+  /** Directory of its go.mod, relative to `go/`. */
+  readonly goModule: string;
+  /** Main package in that Go module. */
   readonly goPackage: string;
+  readonly linkerFlags: string;
   readonly versionArguments: readonly string[];
+  /** Resolved only on request; its project releases no binaries, so it is always built. */
+  readonly optional?: boolean;
 }
 
-export const programs: readonly ControlPlaneProgram[] = [
-  {
-    name: "etcd",
-    version: etcdVersion,
-    goPackage: "go.etcd.io/etcd/server/v3",
-    versionArguments: ["--version"],
-  },
-  kubernetesProgram("kube-apiserver"),
-  kubernetesProgram("kubectl", ["version", "--client"]),
-  kubernetesProgram("kube-controller-manager"),
-  kubernetesProgram("kube-scheduler"),
-];
+const stripped = "-s -w";
 
-function kubernetesProgram(
-  name: Exclude<ProgramName, "etcd">,
-  versionArguments: readonly string[] = ["--version"],
-): ControlPlaneProgram {
-  return { name, version: kubernetesVersion, goPackage: `k8s.io/kubernetes/cmd/${name}`, versionArguments };
-}
-
-/** Linker settings without which kube-apiserver takes itself for version 0.0 and refuses to start. */
-export const linkerFlags = [
-  "-s",
-  "-w",
+/** Without its version, kube-apiserver takes itself for version 0.0 and refuses to start. */
+const kubernetesFlags = [
+  stripped,
   `-X k8s.io/component-base/version.gitVersion=v${kubernetesVersion}`,
   `-X k8s.io/component-base/version.gitMajor=${kubernetesVersion.split(".")[0]}`,
   `-X k8s.io/component-base/version.gitMinor=${kubernetesVersion.split(".")[1]}`,
   "-X k8s.io/component-base/version.gitTreeState=clean",
 ].join(" ");
+
+const common = { goModule: ".", linkerFlags: kubernetesFlags, versionArguments: ["--version"] };
+
+function kubernetesProgram(name: ProgramName): ControlPlaneProgram {
+  return { ...common, name, version: kubernetesVersion, goPackage: `k8s.io/kubernetes/cmd/${name}` };
+}
+
+export const programs: readonly ControlPlaneProgram[] = [
+  { ...common, name: "etcd", version: etcdVersion, goPackage: "go.etcd.io/etcd/server/v3" },
+  kubernetesProgram("kube-apiserver"),
+  { ...kubernetesProgram("kubectl"), versionArguments: ["version", "--client"] },
+  kubernetesProgram("kube-controller-manager"),
+  kubernetesProgram("kube-scheduler"),
+  {
+    ...common,
+    name: "metrics-server",
+    version: metricsServerVersion,
+    goModule: "metrics-server",
+    goPackage: "sigs.k8s.io/metrics-server/cmd/metrics-server",
+    linkerFlags: `${stripped} -X sigs.k8s.io/metrics-server/pkg/version.gitVersion=v${metricsServerVersion}`,
+    optional: true,
+  },
+];

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { chmod, mkdir, readFile, stat, utimes, writeFile } from "node:fs/promises";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
@@ -14,7 +15,9 @@ import { buildProgram } from "./build.ts";
 import { programs } from "./programs.ts";
 import { resolveBinaries, type ResolveOptions } from "./resolve.ts";
 
-/** Writes a `go` that counts its builds, and may be told to hang or fail. */
+const required = programs.filter(({ optional }) => !optional);
+
+/** Writes a `go` that counts its builds, and hangs or fails on request. */
 async function standInGo(directory: string, build = "true"): Promise<string> {
   const path = join(directory, "go");
   await writeFile(
@@ -40,15 +43,15 @@ function optionsFor(directory: string, go: string): ResolveOptions {
   };
 }
 
-const buildsOf = async (directory: string) =>
+const countBuilds = async (directory: string) =>
   (await readFile(join(directory, "builds"), "utf8")).trim().split("\n").length;
 
-test("what nobody has is built once, also when two ask at the same time, and then comes from the cache", async () => {
+test("a missing program is built once, also when two ask at the same time, and then comes from the cache", async () => {
   await using directory = await temporaryDirectory();
   const options = optionsFor(directory.path, await standInGo(directory.path));
   const [first, second] = await Promise.all([resolveBinaries(options), resolveBinaries(options)]);
   assert.deepEqual(first, second);
-  assert.equal(await buildsOf(directory.path), programs.length);
+  assert.equal(await countBuilds(directory.path), required.length);
   await resolveBinaries({ ...options, installAllowed: false });
 });
 
@@ -59,12 +62,12 @@ test("a cached program that was changed is not trusted", async () => {
   const { size } = await stat(found.etcd);
   await writeFile(found.etcd, "#".repeat(size));
   await resolveBinaries(options);
-  assert.equal(await buildsOf(directory.path), programs.length + 1);
+  assert.equal(await countBuilds(directory.path), required.length + 1);
   assert.equal(await readFile(found.etcd, "utf8"), "#!/bin/sh\n");
   const touched = new Date(Date.now() - 60_000);
   await utimes(found.etcd, touched, touched);
   await resolveBinaries(options);
-  assert.equal(await buildsOf(directory.path), programs.length + 1, "a new time stamp alone is no damage");
+  assert.equal(await countBuilds(directory.path), required.length + 1, "a new time stamp alone is no damage");
 });
 
 test("a build killed in the middle leaves nothing that blocks or fools the next one", async () => {
@@ -78,7 +81,7 @@ test("a build killed in the middle leaves nothing that blocks or fools the next 
     stdio: "ignore",
     detached: true,
   });
-  await eventually(async () => assert.equal(await buildsOf(directory.path), 1));
+  await eventually(async () => assert.equal(await countBuilds(directory.path), 1));
   process.kill(-(victim.pid ?? 0), "SIGKILL");
   await once(victim, "exit");
   const found = await resolveBinaries(optionsFor(directory.path, await standInGo(directory.path)));
@@ -107,6 +110,19 @@ test("COCOON_ASSETS wins, and must hold everything", async () => {
   assert.equal((await resolveBinaries(options)).kubectl, join(assets, "kubectl"));
   await chmod(join(assets, "kubectl"), 0o644);
   await assert.rejects(resolveBinaries(options), /COCOON_ASSETS=.* has no executable kubectl/);
+});
+
+test("metrics-server is built only on request, and never downloaded", async () => {
+  await using directory = await temporaryDirectory();
+  const options = optionsFor(directory.path, await standInGo(directory.path));
+  const { "metrics-server": path } = await resolveBinaries(options);
+  assert.equal(existsSync(path), false);
+  const unreachable = "http://127.0.0.1:1";
+  const { COCOON_NO_DOWNLOAD: _unset, ...env } = options.env;
+  const asked = { ...options, env, sites: { kubernetes: unreachable, etcd: unreachable } };
+  const found = await resolveBinaries({ ...asked, metricsServer: true });
+  assert.deepEqual([found["metrics-server"], existsSync(path)], [path, true]);
+  assert.equal(await countBuilds(directory.path), programs.length);
 });
 
 test("no Go, too old a Go and no disk space are each one clear message", async () => {

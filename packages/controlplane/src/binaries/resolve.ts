@@ -3,12 +3,12 @@
  * PATH (same minor version only), our cache, the official release, a build from the pinned Go modules.
  */
 import { execFile } from "node:child_process";
-import { access, constants, mkdir, rm } from "node:fs/promises";
+import { constants, mkdir, rm } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
-import { Fault, isFault, lockFile, messageOf, type Abortable } from "@cocoon/core";
+import { Fault, isAccessible, isFault, lockFile, getErrorMessage, type Abortable } from "@cocoon/core";
 import { buildProgram } from "./build.ts";
-import { BinaryCache } from "./cache.ts";
+import { BinaryCache, cachedBinaries } from "./cache.ts";
 import { downloadProgram, officialSites, type ReleaseSites } from "./download.ts";
 import { programs, type ControlPlaneProgram, type ProgramName } from "./programs.ts";
 
@@ -19,27 +19,25 @@ export interface ResolveOptions extends Abortable {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly onProgress: (program: ProgramName, text: string) => void;
   readonly sites?: ReleaseSites;
-  /** Refuse to download or build: `notFound` says what is missing. */
+  /** False: refuse to download or build; `notFound` names what is missing. */
   readonly installAllowed?: boolean;
+  readonly metricsServer?: boolean;
 }
 
 const run = promisify(execFile);
 
 export async function resolveBinaries(options: ResolveOptions): Promise<Binaries> {
   const cache = new BinaryCache(options.cacheRoot);
-  const found: Partial<Record<ProgramName, string>> = {};
+  const found: Record<ProgramName, string> = { ...cachedBinaries(options.cacheRoot) };
+  const missing: ControlPlaneProgram[] = [];
   for (const program of programs) {
-    const path = (await findInstalled(program, options)) ?? (await findCached(program, cache));
+    if (program.optional && !options.metricsServer) continue;
+    const path = await findInstalled(program, options);
     if (path) found[program.name] = path;
+    else if (!(await cache.find(program.name))) missing.push(program);
   }
-  const missing = programs.filter((program) => !found[program.name]);
   if (missing.length > 0) await install(missing, cache, options);
-  for (const program of missing) found[program.name] = cache.path(program.name);
-  return found as Binaries;
-}
-
-async function findCached(program: ControlPlaneProgram, cache: BinaryCache): Promise<string | undefined> {
-  return (await cache.find(program.name)) ? cache.path(program.name) : undefined;
+  return found;
 }
 
 async function findInstalled(
@@ -49,8 +47,8 @@ async function findInstalled(
   const assets = env["COCOON_ASSETS"] ?? env["KUBEBUILDER_ASSETS"];
   if (assets) {
     const path = join(assets, program.name);
-    if (await isExecutable(path)) return path;
-    if (env["COCOON_ASSETS"])
+    if (await isAccessible(path, constants.X_OK)) return path;
+    if (env["COCOON_ASSETS"] && !program.optional)
       throw new Fault(
         "notFound",
         `COCOON_ASSETS=${assets} has no executable ${program.name}; put it there or unset the variable`,
@@ -58,16 +56,10 @@ async function findInstalled(
   }
   for (const directory of (env["PATH"] ?? "").split(delimiter).filter(Boolean)) {
     const path = join(directory, program.name);
-    if ((await isExecutable(path)) && (await hasSameMinor(path, program, signal))) return path;
+    if ((await isAccessible(path, constants.X_OK)) && (await hasSameMinor(path, program, signal)))
+      return path;
   }
   return undefined;
-}
-
-async function isExecutable(path: string): Promise<boolean> {
-  return access(path, constants.X_OK).then(
-    () => true,
-    () => false,
-  );
 }
 
 async function hasSameMinor(
@@ -101,29 +93,28 @@ async function install(
   await using _lock = await lockFile(cache.lockPath, {
     signal: options.signal,
     onWait: (holder) =>
-      options.onProgress(first, `waiting for process ${holder.pid}, which is preparing the same files`),
+      options.onProgress(
+        first,
+        `waiting for process ${holder?.pid ?? ""}, which is preparing the same files`,
+      ),
   });
   let online = options.env["COCOON_NO_DOWNLOAD"] ? "COCOON_NO_DOWNLOAD is set" : undefined;
   for (const program of missing) {
-    if (await cache.find(program.name)) continue; // made by whoever held the lock before us
+    if (await cache.find(program.name)) continue; // made by the process that held the lock before
     online = await installOne(program, cache, { ...options, offlineBecause: online });
   }
-}
-
-interface InstallOptions extends ResolveOptions {
-  readonly offlineBecause: string | undefined;
 }
 
 /** Returns why downloads are pointless, once that is known. */
 async function installOne(
   program: ControlPlaneProgram,
   cache: BinaryCache,
-  options: InstallOptions,
+  options: ResolveOptions & { readonly offlineBecause: string | undefined },
 ): Promise<string | undefined> {
   const target = cache.partialPath(program.name);
   const onProgress = (text: string) => options.onProgress(program.name, text);
-  let offlineBecause = options.offlineBecause;
-  if (!offlineBecause) {
+  let { offlineBecause } = options;
+  if (!offlineBecause && !program.optional) {
     try {
       await downloadProgram(program, {
         target,
@@ -136,10 +127,10 @@ async function installOne(
     } catch (error) {
       await rm(target, { force: true });
       if (options.signal.aborted || !isFault(error, "unavailable")) throw error;
-      offlineBecause = messageOf(error);
+      offlineBecause = getErrorMessage(error);
     }
   }
-  onProgress(`building from source (no download: ${offlineBecause})`);
+  onProgress(`building from source${offlineBecause ? ` (no download: ${offlineBecause})` : ""}`);
   await buildProgram(program, {
     target,
     onProgress,

@@ -3,14 +3,13 @@ import { Fault, type Abortable } from "@cocoon/core";
 
 export interface Component {
   readonly name: string;
-  /** One line for people. */
   readonly summary: string;
   /** Components that must be ready before this one starts. */
   readonly needs: readonly string[];
   readonly command: string;
   readonly args: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** Environment that must not be shown to anybody. */
+  /** Environment that is never shown. */
   readonly secrets?: Readonly<Record<string, string>>;
   /** Done once before the program is started, when what it needs is ready. Repeatable. */
   readonly prepare?: (options: Abortable) => Promise<void>;
@@ -29,7 +28,7 @@ export function dependencyGroups<C extends Pick<Component, "name" | "needs">>(
   const known = new Set(components.map((component) => component.name));
   let rest = [...components];
   while (rest.length > 0) {
-    // A need outside the list is somebody else's business: it was started earlier or is not wanted.
+    // A need outside the list was started earlier or is not part of this start.
     const ready = rest.filter((component) =>
       component.needs.every((need) => done.has(need) || !known.has(need)),
     );

@@ -14,7 +14,7 @@ import {
   isAlive,
   processIdentitySchema,
   tryIdentify,
-  tryReadFile,
+  tryReadJson,
   writeFileAtomically,
   type ProcessIdentity,
 } from "@cocoon/core";
@@ -30,11 +30,11 @@ export type RunRecord = Readonly<z.infer<typeof recordSchema>>;
 
 export const componentMark = "COCOON_COMPONENT";
 
-export function markOf(directory: string, name: string): string {
+export function createMark(directory: string, name: string): string {
   return join(directory, name);
 }
 
-export function fingerprintOf(component: Component): string {
+export function computeFingerprint(component: Component): string {
   const text = JSON.stringify([
     component.command,
     component.args,
@@ -55,7 +55,7 @@ export async function writeRecord(
 ): Promise<void> {
   const record: RunRecord = {
     identity,
-    fingerprint: fingerprintOf(component),
+    fingerprint: computeFingerprint(component),
     startedAt: new Date().toISOString(),
   };
   await writeFileAtomically(recordPath(directory, component.name), `${JSON.stringify(record)}\n`, {
@@ -64,14 +64,9 @@ export async function writeRecord(
   });
 }
 
-export async function readRecord(directory: string, name: string): Promise<RunRecord | undefined> {
-  const text = await tryReadFile(recordPath(directory, name));
-  if (text === undefined) return undefined;
-  try {
-    return recordSchema.parse(JSON.parse(text));
-  } catch {
-    return undefined; // the mark in the environment still finds the process
-  }
+/** A damaged record is none: the mark in the environment still finds the process. */
+export function readRecord(directory: string, name: string): Promise<RunRecord | undefined> {
+  return tryReadJson(recordPath(directory, name), recordSchema);
 }
 
 export async function removeRecord(directory: string, name: string): Promise<void> {
@@ -110,7 +105,7 @@ function readMark(pid: string, prefix: string): string | undefined {
     // Children inherit the mark with the environment; only the component itself is in its own session.
     return found !== undefined && isSessionLeader(pid) ? found : undefined;
   } catch {
-    return undefined; // ended meanwhile, or somebody else's
+    return undefined; // ended meanwhile, or of another user
   }
 }
 

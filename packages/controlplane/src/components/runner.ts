@@ -5,39 +5,29 @@ import {
   Fault,
   isAlive,
   lastLines,
-  messageOf,
+  getErrorMessage,
   sleep,
-  startProgram,
   stopProcess,
   type Abortable,
   type Exit,
   type ProcessIdentity,
 } from "@cocoon/core";
 import { dependencyGroups, type Component } from "./component.ts";
+import { launchComponent, logPath, type LaunchOptions } from "./launch.ts";
+import { readRestartStates, type RestartState } from "./restart-states.ts";
 import {
-  componentMark,
   findRunning,
-  fingerprintOf,
+  computeFingerprint,
   markedProcesses,
-  markOf,
   readRecord,
   recordedNames,
   removeRecord,
-  writeRecord,
 } from "./run-records.ts";
 
-export interface RunnerOptions extends Abortable {
-  /** Holds `run/` and `logs/`. */
-  readonly directory: string;
+export interface RunnerOptions extends Abortable, LaunchOptions {
   readonly onProgress?: (name: string, text: string) => void;
-  /** `with-us`: the kernel ends the components when this process dies, however it dies. For tests. */
-  readonly lifetime?: "independent" | "with-us";
-  /** Called when a component that we started ends although nobody asked it to. Only while we live. */
+  /** Called when a component that this process started ends without being stopped. Only while this process lives. */
   readonly onCrash?: (name: string, message: string) => void;
-}
-
-export function logPath(directory: string, name: string): string {
-  return join(directory, "logs", `${name}.log`);
 }
 
 /** Brings all components up; those that already run with the same command line are left alone. */
@@ -61,7 +51,7 @@ async function startComponent(component: Component, options: RunnerOptions): Pro
   const { directory, onProgress } = options;
   const running = await findRunning(directory, component.name);
   const record = await readRecord(directory, component.name);
-  if (running && record?.fingerprint === fingerprintOf(component)) {
+  if (running && record?.fingerprint === computeFingerprint(component)) {
     await waitReady(component, { ...options, identity: running });
     onProgress?.(component.name, "already running");
     return;
@@ -75,19 +65,12 @@ async function startComponent(component: Component, options: RunnerOptions): Pro
     await component.prepare(options);
   }
   onProgress?.(component.name, "starting");
-  const program = await startProgram({
-    name: component.name,
-    ...commandLine(component, options),
-    env: { ...component.env, ...component.secrets, [componentMark]: markOf(directory, component.name) },
-    logFile: logPath(directory, component.name),
-    detached: true,
-  });
+  const program = await launchComponent(component, options);
   let expected = false;
   const exited = program.exited.then((exit) => {
     if (!expected) options.onCrash?.(component.name, crashText(component.name, exit, directory));
     return exit;
   });
-  await writeRecord(directory, component, program.identity);
   try {
     const began = performance.now();
     await waitReady(component, { ...options, identity: program.identity, exited });
@@ -100,14 +83,6 @@ async function startComponent(component: Component, options: RunnerOptions): Pro
   }
 }
 
-function commandLine(
-  component: Component,
-  options: RunnerOptions,
-): { command: string; args: readonly string[] } {
-  if (options.lifetime !== "with-us") return { command: component.command, args: component.args };
-  return { command: "setpriv", args: ["--pdeathsig", "KILL", component.command, ...component.args] };
-}
-
 interface WaitOptions extends RunnerOptions {
   readonly identity: ProcessIdentity;
   readonly exited?: Promise<Exit>;
@@ -115,16 +90,16 @@ interface WaitOptions extends RunnerOptions {
 
 async function waitReady(component: Component, options: WaitOptions): Promise<void> {
   const deadline = performance.now() + (component.readyTimeoutMs ?? 60_000);
-  let exit: Exit | undefined;
-  void options.exited?.then((value) => (exit = value));
   for (;;) {
     try {
       await component.probe({ signal: AbortSignal.any([options.signal, AbortSignal.timeout(5_000)]) });
       return;
     } catch (error) {
       options.signal.throwIfAborted();
-      if (exit || !isAlive(options.identity))
+      if (!isAlive(options.identity)) {
+        const exit = await options.exited; // a child: known at once
         throw new Fault("unavailable", crashText(component.name, exit, options.directory), { cause: error });
+      }
       if (performance.now() > deadline) throw notReady(component, error, options.directory);
     }
     await sleep(50, options);
@@ -135,7 +110,7 @@ function notReady(component: Component, error: unknown, directory: string): Faul
   const seconds = (component.readyTimeoutMs ?? 60_000) / 1000;
   return new Fault(
     "timeout",
-    `${component.name} is not ready after ${seconds} s (${messageOf(error)}); its last log lines:\n${tail(directory, component.name)}`,
+    `${component.name} is not ready after ${seconds} s (${getErrorMessage(error)}); its last log lines:\n${tail(directory, component.name)}`,
   );
 }
 
@@ -195,10 +170,12 @@ async function stopComponent(
 export interface ComponentStatus {
   readonly name: string;
   readonly summary: string;
-  readonly state: "ready" | "not ready" | "crashed" | "stopped";
+  /** `restarting`: it ended, and the supervisor starts it again. */
+  readonly state: "ready" | "not ready" | "restarting" | "crashed" | "stopped";
   readonly detail: string;
   readonly identity: ProcessIdentity | undefined;
   readonly startedAt: string | undefined;
+  readonly restarts: number;
 }
 
 /** How a component is now. A record without its process is a crash: `down` removes records. */
@@ -208,16 +185,30 @@ export async function componentStatus(
 ): Promise<ComponentStatus> {
   const record = await readRecord(directory, component.name);
   const identity = await findRunning(directory, component.name);
-  const base = { name: component.name, summary: component.summary, identity, startedAt: record?.startedAt };
+  const restart = (await readRestartStates(directory)).get(component.name);
+  const base = {
+    name: component.name,
+    summary: component.summary,
+    identity,
+    startedAt: record?.startedAt,
+    restarts: restart?.restarts ?? 0,
+  };
+  if (!identity && !record) return { ...base, state: "stopped", detail: "" };
   if (!identity) {
-    return record
-      ? { ...base, state: "crashed", detail: crashText(component.name, undefined, directory) }
-      : { ...base, state: "stopped", detail: "" };
+    const crash = crashText(component.name, undefined, directory);
+    return restart?.pending
+      ? { ...base, state: "restarting", detail: `${pendingText(component.name, restart.pending)}\n${crash}` }
+      : { ...base, state: "crashed", detail: crash };
   }
   try {
     await component.probe({ signal: AbortSignal.any([signal, AbortSignal.timeout(3_000)]) });
     return { ...base, state: "ready", detail: "" };
   } catch (error) {
-    return { ...base, state: "not ready", detail: messageOf(error) };
+    return { ...base, state: "not ready", detail: getErrorMessage(error) };
   }
+}
+
+function pendingText(name: string, { dueAt, reason }: NonNullable<RestartState["pending"]>): string {
+  const seconds = Math.max(0, Math.round((Date.parse(dueAt) - Date.now()) / 1000));
+  return `${name} is started again ${reason ? `when possible: it ${reason}` : `in ${seconds} s`}`;
 }

@@ -35,7 +35,6 @@ export async function issueCertificate(authority: KeyPair, request: CertificateR
   return { certificate, key: privateKey };
 }
 
-/** When the certificate ends. */
-export function expiryOf(certificate: string): Date {
+export function readExpiry(certificate: string): Date {
   return new Date(new X509Certificate(certificate).validTo);
 }

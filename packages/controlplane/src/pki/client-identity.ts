@@ -11,7 +11,6 @@ export interface ClientIdentity {
   readonly name: string;
   readonly server: string;
   readonly commonName: string;
-  /** Kubernetes reads these as the client's groups. */
   readonly organizations: readonly string[];
 }
 

@@ -8,6 +8,7 @@
  *     admin, controller-manager, scheduler .crt/.key
  *     etcd.crt/.key                      serving and peer
  *     components.crt/.key                serving of controller-manager and scheduler
+ *     metrics-server.crt/.key            serving, by the name of its Service
  *     front-proxy-ca, front-proxy-client .crt/.key   for aggregated API servers
  *     service-account.key, .pub          signs service account tokens
  */
@@ -17,7 +18,7 @@ import { join } from "node:path";
 import { tryReadFile, writeFileAtomically } from "@cocoon/core";
 import {
   createAuthority,
-  expiryOf,
+  readExpiry,
   issueCertificate,
   type CertificateRequest,
   type KeyPair,
@@ -59,6 +60,11 @@ const leaves = {
   scheduler: { commonName: "system:kube-scheduler", usage: "client" },
   etcd: { commonName: "etcd", usage: "both", hosts: loopback },
   components: { commonName: "kube-components", usage: "server", hosts: loopback },
+  "metrics-server": {
+    commonName: "metrics-server",
+    usage: "server",
+    hosts: [...loopback, "metrics-server.kube-system.svc"],
+  },
   "front-proxy-client": { commonName: "front-proxy-client", usage: "client" },
 } as const satisfies Record<string, CertificateRequest>;
 
@@ -102,7 +108,7 @@ export async function ensureClusterPki(directory: string): Promise<PkiFiles> {
 
 export async function ensurePair(files: PairFiles, make: () => Promise<KeyPair>): Promise<KeyPair> {
   const [certificate, key] = await Promise.all([tryReadFile(files.certificate), tryReadFile(files.key)]);
-  if (certificate && key && expiryOf(certificate).getTime() - Date.now() > renewBeforeMs)
+  if (certificate && key && readExpiry(certificate).getTime() - Date.now() > renewBeforeMs)
     return { certificate, key };
   const made = await make();
   await writeFileAtomically(files.key, made.key, { mode: 0o600 });

@@ -1,16 +1,14 @@
 /** Runs one handler on one request, within its time. */
 import { Fault, type Logger } from "@cocoon/core";
-import type { AdmissionContext, AdmissionHandler, Decision } from "./handler.ts";
-import type { AdmissionRequest } from "./request.ts";
+import type { AdmissionContext, AdmissionHandler, Decision, AdmissionRequest } from "./request.ts";
 import { allow, deny, type Verdict } from "./verdict.ts";
 
 export interface AdmissionEndpoint {
-  /** Label in metrics and logs. */
   readonly name: string;
   readonly handler: AdmissionHandler;
-  /** What the API server is told when the handler takes too long. Default: deny. */
+  /** The answer when the handler takes too long. Default: deny. */
   readonly onExpiry?: "deny" | "allow";
-  /** The API server's patience that is assumed when a request does not say; default the server's. */
+  /** The API server's timeout that is assumed when a request does not say; default the server's. */
   readonly defaultTimeoutMs?: number;
 }
 
@@ -19,12 +17,12 @@ export type ReviewResult = "allow" | "patch" | "deny" | "expired" | "error" | "a
 
 export interface ReviewOutcome {
   readonly result: ReviewResult;
-  /** Absent: there is nothing to tell (`aborted`) or nothing that may be told (`error`). */
+  /** Absent: there is no client left (`aborted`) or the reason is not for clients (`error`). */
   readonly verdict?: Verdict;
   readonly error?: unknown;
 }
 
-/** Signal and logger are made when first asked for: most handlers answer at once and need neither. */
+/** Signal and logger are made when first used: most handlers answer at once and need neither. */
 export class ReviewContext implements AdmissionContext {
   readonly budgetMs: number;
   readonly client: string;
@@ -65,9 +63,7 @@ export interface Review {
   readonly endpoint: AdmissionEndpoint;
   readonly request: AdmissionRequest;
   readonly context: ReviewContext;
-  /** What is left of the budget now that the body is in. */
   readonly remainingMs: number;
-  /** Calls back when the client is gone before the answer. */
   readonly onGone: (listener: () => void) => void;
 }
 
@@ -79,7 +75,7 @@ export function decide(review: Review): ReviewOutcome | Promise<ReviewOutcome> {
   } catch (error) {
     return { result: "error", error };
   }
-  return decision instanceof Promise ? withinTime(review, decision) : outcomeOf(decision);
+  return decision instanceof Promise ? withinTime(review, decision) : getOutcome(decision);
 }
 
 function withinTime(review: Review, decision: Promise<Decision>): Promise<ReviewOutcome> {
@@ -96,7 +92,7 @@ function withinTime(review: Review, decision: Promise<Decision>): Promise<Review
     decision.then(
       (verdict) => {
         clearTimeout(timer);
-        resolve(outcomeOf(verdict));
+        resolve(getOutcome(verdict));
       },
       (error: unknown) => {
         clearTimeout(timer);
@@ -120,7 +116,7 @@ function expired({ endpoint, context }: Review): ReviewOutcome {
 
 const allowedSilently: ReviewOutcome = { result: "allow", verdict: allow() };
 
-function outcomeOf(decision: Decision): ReviewOutcome {
+function getOutcome(decision: Decision): ReviewOutcome {
   if (!decision) return allowedSilently;
   if (decision.kind === "deny") return { result: "deny", verdict: decision };
   return { result: decision.patch && decision.patch.length > 0 ? "patch" : "allow", verdict: decision };

@@ -6,9 +6,9 @@ import { nestsDeeperThan } from "./json-depth.ts";
 
 const runs = { numRuns: count({ small: 300, full: 3000 }), seed: testSeed() };
 
-function depthOf(value: unknown): number {
+function computeDepth(value: unknown): number {
   if (typeof value !== "object" || value === null) return 0;
-  return 1 + Math.max(0, ...Object.values(value).map(depthOf));
+  return 1 + Math.max(0, ...Object.values(value).map(computeDepth));
 }
 
 test("depth is that of the parsed value, whatever its strings hold", () => {
@@ -16,7 +16,7 @@ test("depth is that of the parsed value, whatever its strings hold", () => {
   const value = fc.jsonValue({ maxDepth: 6, stringUnit: tricky });
   fc.assert(
     fc.property(value, fc.integer({ min: 0, max: 8 }), (json, limit) => {
-      assert.equal(nestsDeeperThan(Buffer.from(JSON.stringify(json)), limit), depthOf(json) > limit);
+      assert.equal(nestsDeeperThan(Buffer.from(JSON.stringify(json)), limit), computeDepth(json) > limit);
     }),
     runs,
   );

@@ -7,10 +7,7 @@ const braceBit = 0x20;
 const open = 0x7b;
 const close = 0x7d;
 
-/**
- * Whether brackets nest deeper than `limit`. The text need not be valid: what is not JSON is the parser's to refuse,
- * this only keeps it, and every recursive walk after it, from being led down a well.
- */
+/** Whether brackets nest deeper than `limit`. The text need not be valid JSON: it protects the parser and recursive walks. */
 export function nestsDeeperThan(text: Buffer, limit: number): boolean {
   return opensMoreThan(text, limit) && isDeeperThan(text, limit);
 }
@@ -42,7 +39,6 @@ function isDeeperThan(text: Uint8Array, limit: number): boolean {
   return false;
 }
 
-/** Index of the closing quote, or the length when there is none. */
 function endOfString(text: Uint8Array, start: number): number {
   let index = start;
   while (index < text.length) {

@@ -1,7 +1,4 @@
-/**
- * AdmissionReview from the wire. This is the hot path of every webhook, so the few fields are read by hand: a missing
- * one becomes its empty value, as Go has it, and one of the wrong type is a `badRequest` fault that names it.
- */
+/** AdmissionReview from the wire, read by hand: the hot path. A wrong type is a `badRequest` fault that names the field. */
 import { Fault } from "@cocoon/core";
 import { nestsDeeperThan } from "./json-depth.ts";
 import type {
@@ -12,7 +9,7 @@ import type {
   UserInfo,
 } from "./request.ts";
 
-export type ReviewVersion = "admission.k8s.io/v1" | "admission.k8s.io/v1beta1";
+type ReviewVersion = "admission.k8s.io/v1" | "admission.k8s.io/v1beta1";
 
 export interface Review {
   readonly version: ReviewVersion;
@@ -81,7 +78,7 @@ export function readRequest(request: JsonObject): AdmissionRequest {
 
 const noKind: GroupVersionKind = { group: "", version: "", kind: "" };
 const noResource: GroupVersionResource = { group: "", version: "", resource: "" };
-const nobody: UserInfo = { username: "", uid: "", groups: [], extra: {} };
+const anonymous: UserInfo = { username: "", uid: "", groups: [], extra: {} };
 
 function readKind(request: JsonObject, field: string): GroupVersionKind | undefined {
   const value = asObject(request[field], field);
@@ -101,13 +98,13 @@ function readResource(request: JsonObject, field: string): GroupVersionResource 
 
 function readUserInfo(request: JsonObject): UserInfo {
   const user = asObject(request["userInfo"], "userInfo");
-  if (!user) return nobody;
+  if (!user) return anonymous;
   const extra = asObject(user["extra"], "userInfo.extra");
   return {
     username: text(user, "username"),
     uid: text(user, "uid"),
     groups: texts(user["groups"], "userInfo.groups"),
-    extra: extra ? readExtra(extra) : nobody.extra,
+    extra: extra ? readExtra(extra) : anonymous.extra,
   };
 }
 
@@ -147,7 +144,6 @@ function bad(message: string): Fault {
   return new Fault("badRequest", message);
 }
 
-/** What a client wrote, short enough for an error line. */
 function brief(text: string): string {
   return JSON.stringify(text.length > 64 ? `${text.slice(0, 64)}…` : text);
 }

@@ -1,4 +1,6 @@
-/** What the API server asks of an admission webhook: the fields of `AdmissionReview.request`, read and checked. */
+/** What the API server sends to an admission webhook: the fields of `AdmissionReview.request`, read and checked. */
+import type { Logger } from "@cocoon/core";
+import type { Verdict } from "./verdict.ts";
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -21,12 +23,9 @@ export interface UserInfo {
   readonly extra: Readonly<Record<string, readonly string[]>>;
 }
 
-export type Operation = "CREATE" | "UPDATE" | "DELETE" | "CONNECT";
+type Operation = "CREATE" | "UPDATE" | "DELETE" | "CONNECT";
 
-/**
- * Text that the API server may leave out is empty here. `object` is absent on DELETE, `oldObject` on CREATE and
- * CONNECT; both are whatever the client sent until a reader has looked at them (see `reviewing`).
- */
+/** Text that the API server may leave out is empty here. `object` is absent on DELETE, `oldObject` on CREATE and CONNECT. */
 export interface AdmissionRequest {
   readonly uid: string;
   readonly kind: GroupVersionKind;
@@ -49,3 +48,23 @@ export interface AdmissionRequest {
   /** CreateOptions, UpdateOptions, … of the client's call. */
   readonly options: JsonObject | undefined;
 }
+
+export interface AdmissionContext {
+  /** Aborts when the time is over, when the API server hangs up and when the server is cut off at its end. */
+  readonly signal: AbortSignal;
+  readonly log: Logger;
+  readonly budgetMs: number;
+  /** Address of the caller; behind a load balancer that one's. */
+  readonly client: string;
+}
+
+export type Decision = Verdict | undefined | void;
+
+/** May answer at once or later. A throw is a failure of ours: the answer is 500 and failurePolicy decides. */
+export type AdmissionHandler = (
+  request: AdmissionRequest,
+  context: AdmissionContext,
+) => Decision | Promise<Decision>;
+
+/** Wraps a handler when the server starts: rate limits, audit, feature gates. Costs nothing where there is none. */
+export type Middleware = (next: AdmissionHandler, endpoint: { readonly name: string }) => AdmissionHandler;

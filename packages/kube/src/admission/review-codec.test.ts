@@ -5,8 +5,8 @@ import { count, testSeed } from "@cocoon/testkit";
 import fc from "fast-check";
 import { readReview, type Review } from "./read-review.ts";
 import { podReview } from "./testing/review-client.ts";
-import { allow, allowWithPatch, deny, denyInvalid, type Verdict } from "./verdict.ts";
-import { writeReview } from "./write-review.ts";
+import { allow, allowWithPatch, deny, type Verdict } from "./verdict.ts";
+import { writeReview } from "./wire.ts";
 
 const runs = { numRuns: count({ small: 300, full: 3000 }), seed: testSeed() };
 const limits = { maxDepth: 64 };
@@ -183,7 +183,8 @@ test("verdicts look on the wire as the API server expects them", () => {
     allowed: false,
     status: { metadata: {}, status: "Failure", message: "no", reason: "Forbidden", code: 403 },
   });
-  assert.deepEqual(responseTo(denyInvalid([{ field: "spec.a", message: "must be set" }])), {
+  const causes = [{ field: "spec.a", message: "must be set" }];
+  assert.deepEqual(responseTo(deny("spec.a: must be set", { code: 422, reason: "Invalid", causes })), {
     uid,
     allowed: false,
     status: {

@@ -1,12 +1,11 @@
 /** One review from headers to answer, with the limits, the counting and the logging around it. */
-import { Fault, messageOf, type Logger } from "@cocoon/core";
+import { Fault, getErrorMessage, type Logger } from "@cocoon/core";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { decide, ReviewContext, type ReviewOutcome } from "./decide.ts";
 import type { AdmissionMetrics, RequestResult } from "./metrics.ts";
-import { readBody } from "./read-body.ts";
 import type { Review } from "./read-review.ts";
 import type { AdmissionRequest } from "./request.ts";
-import { sendReview, sendText, sendTextAndHangUp, type TextAnswer } from "./respond.ts";
+import { readBody, sendReview, sendText, sendTextAndHangUp, type TextAnswer } from "./http.ts";
 import type { EndpointRoute } from "./router.ts";
 import type { Verdict } from "./verdict.ts";
 import type { ReviewWire } from "./wire.ts";
@@ -14,7 +13,6 @@ import type { ReviewWire } from "./wire.ts";
 export interface ReviewEvent {
   readonly handler: string;
   readonly result: RequestResult;
-  /** HTTP status of the answer; 0 when the client did not wait for one. */
   readonly status: number;
   readonly seconds: number;
   readonly request: AdmissionRequest | undefined;
@@ -40,7 +38,6 @@ interface Exchange {
   readonly log: Logger;
 }
 
-/** How an exchange ended and what was learned on the way. */
 interface Ending {
   readonly result: RequestResult;
   readonly status: number;
@@ -57,10 +54,10 @@ export class ReviewService {
     this.#options = options;
   }
 
-  /** Always answers, unless there is nobody to answer; never rejects. */
+  /** Always answers, unless the client is gone; never rejects. */
   async serve(request: IncomingMessage, response: ServerResponse, route: EndpointRoute): Promise<void> {
     const { name } = route.endpoint;
-    const exchange = { request, response, route, arrivedMs: performance.now(), log: this.#logOf(name) };
+    const exchange = { request, response, route, arrivedMs: performance.now(), log: this.#getLog(name) };
     this.#inFlight += 1;
     this.#options.metrics.started(name);
     let ending: Ending = { result: "error", status: 500 };
@@ -102,7 +99,7 @@ export class ReviewService {
     return { result: "error", status: 500, review };
   }
 
-  /** What could not be read is the client's fault and told; anything else is ours and is not. */
+  /** What could not be read is the client's fault and is explained; any other failure is ours and is not. */
   #refuse({ request, response, log }: Exchange, error: unknown): Ending {
     const fault = error instanceof Fault ? error : undefined;
     if (fault?.code === "unavailable") return { result: "aborted", status: 0 };
@@ -111,7 +108,7 @@ export class ReviewService {
       sendText(response, { status: 500, text: "internal error" });
       return { result: "error", status: 500 };
     }
-    log.debug({ code: fault.code, error: messageOf(fault) }, "admission request refused");
+    log.debug({ code: fault.code, error: getErrorMessage(fault) }, "admission request refused");
     const text = this.#options.wire.refuse?.(fault);
     if (text !== undefined) {
       refuseWith({ request, response }, { status: 200, text }, fault);
@@ -133,7 +130,7 @@ export class ReviewService {
     else log.debug({ uid: request?.uid, result, tookMs: seconds * 1000 }, "admission reviewed");
   }
 
-  #logOf(handler: string): Logger {
+  #getLog(handler: string): Logger {
     const known = this.#logs.get(handler);
     if (known) return known;
     const log = this.#options.log.child({ handler });

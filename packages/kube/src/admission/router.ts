@@ -1,6 +1,6 @@
 /** From a request's URL to what serves it. */
 import type { RequestListener } from "node:http";
-import { budgetOf, type TimeLimits } from "./budget.ts";
+import { tryParseDuration } from "@cocoon/core";
 import type { AdmissionEndpoint } from "./decide.ts";
 
 export interface EndpointRoute {
@@ -40,10 +40,27 @@ export function createRouter({ endpoints, routes, time }: RouterOptions): Router
         return listener && { kind: "listener", listener };
       }
       const { defaultTimeoutMs = time.defaultTimeoutMs } = endpoint;
-      const budgetMs = budgetOf(mark < 0 ? "" : url.slice(mark + 1), { ...time, defaultTimeoutMs });
+      const budgetMs = computeBudget(mark < 0 ? "" : url.slice(mark + 1), { ...time, defaultTimeoutMs });
       const route: EndpointRoute = { kind: "endpoint", endpoint, budgetMs };
       if (remembered.size < rememberedUrls && url.length < 256) remembered.set(url, route);
       return route;
     },
   };
+}
+
+export interface TimeLimits {
+  /** Share of the API server's timeout that a handler may use; the rest is for the way back. */
+  readonly share: number;
+  readonly defaultTimeoutMs: number;
+  /** No API server waits longer than this, whatever the request says. */
+  readonly maxTimeoutMs: number;
+}
+
+export const defaultTimeLimits: TimeLimits = { share: 0.8, defaultTimeoutMs: 10_000, maxTimeoutMs: 30_000 };
+
+/** The API server sends `?timeout=10s`, in Go's notation. */
+function computeBudget(query: string, limits: TimeLimits): number {
+  const given = tryParseDuration(new URLSearchParams(query).get("timeout") ?? "");
+  const timeoutMs = given !== undefined && given > 0 ? given : limits.defaultTimeoutMs;
+  return Math.min(timeoutMs, limits.maxTimeoutMs) * limits.share;
 }

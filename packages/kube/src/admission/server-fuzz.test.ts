@@ -3,7 +3,6 @@ import { once } from "node:events";
 import { test } from "node:test";
 import tls from "node:tls";
 import { count, seededRandom, testSeed } from "@cocoon/testkit";
-import { setMetadata } from "./set-metadata.ts";
 import { allowWithPatch, type AdmissionEndpoint } from "./index.ts";
 import { podReview, startTestServer, testClient } from "./testing/review-client.ts";
 
@@ -24,7 +23,8 @@ const greedy: AdmissionEndpoint = {
       (word) => word.toUpperCase(),
     );
     const fields = [object, oldObject, options].flatMap((each) => Object.keys(each ?? {}));
-    return allowWithPatch(setMetadata(object, "labels", { seen: String(shouted.length + fields.length) }));
+    const value = { seen: String(shouted.length + fields.length) };
+    return allowWithPatch([{ op: "add", path: "/metadata/labels", value }]);
   },
 };
 

@@ -1,15 +1,11 @@
 /**
- * The admission server: HTTPS, HTTP/1.1 as the API server speaks it, several handlers on paths of one listener.
+ * The admission server: HTTPS, HTTP/1.1, several handlers on paths of one listener; GET /healthz and /readyz for probes.
  *
- *   POST <path of a handler>   AdmissionReview in, AdmissionReview out; 200 whatever the verdict
- *   GET  /healthz, /readyz     for probes
- *
- * Anything that is not a review is answered without calling the handler: 404 unknown path, 405 method, 415 content
- * type, 413 too large, 429 too many at once, 400 undecodable. A handler that throws becomes a bare 500: then the
- * webhook's failurePolicy decides, and the reason stays in our log.
+ * What is not a review is answered without calling the handler: 404, 405, 415, 413, 429, 400. A handler that throws becomes a
+ * bare 500: then the webhook's failurePolicy decides, and the reason stays in our log.
  */
 import {
-  messageOf,
+  getErrorMessage,
   silentLogger,
   sleep,
   startHttpServer,
@@ -25,22 +21,20 @@ import {
   tlsPair,
   type ServingCertificates,
 } from "../certificates/serving-certificates.ts";
-import { defaultTimeLimits, type TimeLimits } from "./budget.ts";
 import type { AdmissionEndpoint } from "./decide.ts";
-import type { Middleware } from "./handler.ts";
+import type { Middleware } from "./request.ts";
 import { createAdmissionMetrics } from "./metrics.ts";
-import { sendText } from "./respond.ts";
-import { createRouter, type Router } from "./router.ts";
+import { sendText } from "./http.ts";
+import { createRouter, defaultTimeLimits, type Router, type TimeLimits } from "./router.ts";
 import { ReviewService, type ReviewObserver } from "./review-service.ts";
 import { usualWire, type ReviewWire } from "./wire.ts";
 
-export interface AdmissionLimits {
+interface AdmissionLimits {
   readonly bodyBytes: number;
   readonly depth: number;
-  /** Reviews that are being answered at once; more are told to come back (429). */
+  /** Reviews that are being answered at once; more are refused with 429. */
   readonly inFlight: number;
   readonly connections: number;
-  /** Time for a request to arrive whole. */
   readonly requestMs: number;
   readonly headersMs: number;
 }
@@ -58,33 +52,28 @@ export interface AdmissionServerOptions {
   readonly host: string;
   readonly port: number;
   readonly certificates: ServingCertificates;
-  /** By path, such as `/mutate-pod`. */
   readonly endpoints: Readonly<Record<string, AdmissionEndpoint>>;
   /** Other things on the same port, by path; they get every method. */
   readonly routes?: Readonly<Record<string, RequestListener>>;
-  /** Outermost first, around every endpoint. */
   readonly middleware?: readonly Middleware[];
-  /** Beyond certificates and a listener that is not stopping, which are always asked. */
+  /** Beyond certificates and a listener that is not stopping, which are always checked. */
   readonly ready?: ReadyCheck;
-  /** What `/readyz` adds while it says yes: something is missing that requests need not wait for. */
+  /** What `/readyz` adds while it is ready: something is missing that requests need not wait for. */
   readonly readyNote?: () => string | undefined;
   readonly limits?: Partial<AdmissionLimits>;
   readonly time?: Partial<TimeLimits>;
   readonly registry?: Registry;
-  /** Of metric names; default `admission`. */
   readonly metricPrefix?: string;
-  /** Told of every review after its answer, for metrics of one's own. */
+  /** Called for every review after its answer, for metrics of one's own. */
   readonly observe?: ReviewObserver;
   readonly log?: Logger;
   /** How reviews are read and written; default as every API server has it. */
   readonly wire?: ReviewWire;
   /**
-   * When stopping: how long to go on answering, telling each client to close its connection, before listening ends.
-   * A client that reuses a kept-alive connection just as it is closed, or connects just as listening ends, loses a
-   * request; this gives it time to leave, and load balancers time to see that we are not ready. Default 3 s.
+   * When stopping: how long to answer with `Connection: close` before listening ends, so that clients and load balancers leave
+   * without losing a request. Default 3 s.
    */
   readonly lameDuckMs?: number;
-  /** Time for open requests to finish after that. Default 12 s. */
   readonly drainMs?: number;
 }
 
@@ -94,6 +83,8 @@ export interface AdmissionServer extends AsyncDisposable {
   readonly url: string;
   /** Why requests should not be sent here now; undefined when they may. Fits `ReadyCheck`. */
   readiness(): Promise<string | undefined>;
+  /** Connects as the API server does; throws when no answer comes. Fits `ReadyCheck`. */
+  checkListener(): Promise<void>;
   /** Finishes what is open, takes nothing new; may be called twice. */
   stop(): Promise<void>;
 }
@@ -112,7 +103,7 @@ export async function startAdmissionServer(options: AdmissionServerOptions): Pro
     wire: options.wire ?? usualWire,
     isStopping: () => state.stopping,
   });
-  const readiness = () => readinessOf(options, state);
+  const readiness = () => checkReadiness(options, state);
   const router = createRouter({
     endpoints: withMiddleware(options),
     routes: { ...probes(readiness, options.readyNote), ...options.routes },
@@ -123,6 +114,8 @@ export async function startAdmissionServer(options: AdmissionServerOptions): Pro
     host: options.host,
     port: options.port,
     headersTimeoutMs: limits.headersMs,
+    maxConnections: limits.connections,
+    maxConnectionsPerAddress: limits.connections, // all requests come from the API servers
     drainMs: options.drainMs ?? 12_000,
     handler: (request, response) => answer({ request, response }, router, service),
     tls: {
@@ -149,6 +142,7 @@ export async function startAdmissionServer(options: AdmissionServerOptions): Pro
     port: running.port,
     url: running.url,
     readiness,
+    checkListener: () => running.checkListener({ path: "/healthz", timeoutMs: 4_000 }),
     stop,
     [Symbol.asyncDispose]: stop,
   };
@@ -183,17 +177,17 @@ function answer({ request, response }: Exchange, router: Router, service: Review
   else void service.serve(request, response, route);
 }
 
-async function readinessOf(
+async function checkReadiness(
   { certificates, ready }: AdmissionServerOptions,
   state: { readonly stopping: boolean },
 ): Promise<string | undefined> {
   if (state.stopping) return "the admission server is stopping";
-  const trouble = certificates.readiness();
-  if (trouble !== undefined) return trouble;
+  const problem = certificates.readiness();
+  if (problem !== undefined) return problem;
   try {
     return (await ready?.()) ?? undefined;
   } catch (error) {
-    return messageOf(error);
+    return getErrorMessage(error);
   }
 }
 
@@ -205,8 +199,8 @@ function probes(
   return {
     "/healthz": (_request, response) => sendText(response, { status: 200, text: "ok" }),
     "/readyz": (_request, response) => {
-      void readiness().then((trouble) =>
-        sendText(response, { status: trouble === undefined ? 200 : 503, text: trouble ?? ready() }),
+      void readiness().then((problem) =>
+        sendText(response, { status: problem === undefined ? 200 : 503, text: problem ?? ready() }),
       );
     },
   };

@@ -1,5 +1,5 @@
 /** What a handler decides. Plain data, so that deciding can be tested without a server. */
-import type { Fault, FieldCause } from "@cocoon/core";
+import type { FieldCause } from "@cocoon/core";
 import type { JsonPatchOperation } from "@cocoon/core/json-patch";
 
 interface Remarks {
@@ -17,11 +17,8 @@ export interface Allowed extends Remarks {
 
 export interface Denied extends Remarks {
   readonly kind: "deny";
-  /** HTTP status that the API server gives the client, 400..599. */
   readonly code: number;
-  /** Kubernetes reason such as `Forbidden` or `Invalid`. */
   readonly reason: string;
-  /** Names the field and the fix. */
   readonly message: string;
   readonly causes?: readonly FieldCause[];
 }
@@ -44,26 +41,7 @@ export interface DenyOptions extends Remarks {
   readonly causes?: readonly FieldCause[];
 }
 
-/** A refusal by policy: 403 `Forbidden` unless said otherwise. */
+/** A refusal by policy: 403 `Forbidden` by default. */
 export function deny(message: string, options: DenyOptions = {}): Denied {
   return { kind: "deny", code: 403, reason: "Forbidden", message, ...options };
-}
-
-/** The object itself is wrong: 422 `Invalid`, all faulty fields at once. */
-export function denyInvalid(causes: readonly FieldCause[], remarks: Remarks = {}): Denied {
-  const message = causes.map((cause) => `${cause.field}: ${cause.message}`).join("; ");
-  return { kind: "deny", code: 422, reason: "Invalid", message, causes, ...remarks };
-}
-
-/** The refusal that a fault's code stands for. Its message goes to the user, so it must be fit for them. */
-export function denyFault(fault: Fault, remarks: Remarks = {}): Denied {
-  const { status, reason } = fault.traits;
-  return {
-    kind: "deny",
-    code: status,
-    reason,
-    message: fault.message,
-    ...(fault.causes.length > 0 ? { causes: fault.causes } : {}),
-    ...remarks,
-  };
 }

@@ -1,16 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Fault, Registry, silentLogger } from "@cocoon/core";
+import { Fault, Registry, silentLogger, systemClock } from "@cocoon/core";
 import { eventually } from "@cocoon/testkit";
 import { startBuiltInCertificates, type BuiltInOptions } from "./built-in.ts";
-import { systemClock } from "./clock.ts";
-import { exportCertificateMetrics } from "./metrics.ts";
+import { exportCertificateMetrics } from "./serving-certificates.ts";
 import { handshake, serveTls } from "./testing/handshake.ts";
-import { MemoryStore, MemoryTarget, type Gate } from "./testing/memory-cluster.ts";
+import { FakeStore, FakeTarget, type Gate } from "./testing/fake-stores.ts";
 
 const signal = new AbortController().signal;
 
-function options(store: MemoryStore, target: MemoryTarget, gate?: Gate): BuiltInOptions {
+function options(store: FakeStore, target: FakeTarget, gate?: Gate): BuiltInOptions {
   return {
     store: store.view(gate),
     targets: [target.view(gate)],
@@ -25,7 +24,7 @@ function options(store: MemoryStore, target: MemoryTarget, gate?: Gate): BuiltIn
 }
 
 test("a server follows the built-in certificates, is ready once injected, and new pairs are served as they come", async () => {
-  const [store, target] = [new MemoryStore(), new MemoryTarget()];
+  const [store, target] = [new FakeStore(), new FakeTarget()];
   await using certificates = await startBuiltInCertificates(options(store, target), { signal });
   await using server = await serveTls(certificates);
   assert.equal(certificates.readiness(), undefined);
@@ -37,7 +36,7 @@ test("a server follows the built-in certificates, is ready once injected, and ne
   );
   const first = await handshake(server.port, { ca: target.bundle });
   assert.equal(first.error, undefined);
-  // Somebody asks for a new pair by damaging the old one.
+  // A damaged pair leads to a new one.
   const { content } = store;
   assert.ok(content);
   store.content = { ...content, version: "x", data: { ...content.data, "tls.crt": "", "tls.key": "" } };
@@ -48,8 +47,8 @@ test("a server follows the built-in certificates, is ready once injected, and ne
   });
 });
 
-test("starting goes on trying while the store cannot be asked, and gives up where trying cannot help", async () => {
-  const [store, target] = [new MemoryStore(), new MemoryTarget()];
+test("starting goes on trying while the store does not answer, and gives up where trying cannot help", async () => {
+  const [store, target] = [new FakeStore(), new FakeTarget()];
   let failures = 2;
   const flaky: Gate = async (what) => {
     if (what === "read store" && failures-- > 0) throw new Fault("unavailable", "no answer");
@@ -66,7 +65,7 @@ test("starting goes on trying while the store cannot be asked, and gives up wher
 });
 
 test("stopping takes the replica off the list and ends the looking", async () => {
-  const [store, target] = [new MemoryStore(), new MemoryTarget()];
+  const [store, target] = [new FakeStore(), new FakeTarget()];
   const certificates = await startBuiltInCertificates(options(store, target), { signal });
   assert.match(store.content?.note ?? "", /"a":/);
   await certificates[Symbol.asyncDispose]();

@@ -1,34 +1,30 @@
 /**
- * Certificates without help from outside: an authority of our own and a serving pair, shared by the replicas through a
- * store (a Secret), put into the objects that the API server reads, and renewed while everything runs.
+ * An authority of our own and a serving pair, shared by the replicas through a Secret, injected into the objects that the API
+ * server reads, and renewed while everything runs. The targets are read before the store: a bundle is written only over one that
+ * was there before, so a replica that was paused in between cannot put an old bundle over a new one.
  *
- * Each replica does the same at intervals, and when it is told of a change: look at the targets, look at the store, serve what is in it, take the next
- * step if one is due (rotation-plan.ts), bring the targets up to date. The targets are read before the store: a bundle
- * is written only over one that was there before the store was read, so a replica that slept in between cannot put an
- * old bundle over a new one.
- *
- * Rights needed: get, create and update on the Secret, get and patch on the targets; with a connection also list and
- * watch on both. Rules may name the objects, except for create.
+ * Rights needed: get, create and update on the Secret, get and patch on the targets; with a connection list and watch on both.
  */
 import {
+  clockSleep,
   Backoff,
   isFault,
-  messageOf,
+  getErrorMessage,
+  systemClock,
   toFault,
   withDeadline,
   type Abortable,
+  type Clock,
   type Logger,
 } from "@cocoon/core";
 import type { BundleTarget } from "./bundle-target.ts";
-import { systemClock, type Clock } from "./clock.ts";
 import type { ServerNames } from "./issue.ts";
-import type { KubeConnection } from "../client.ts";
-import { Notices } from "./notices.ts";
+import type { KubeConnection } from "../client/client.ts";
 import { Rotation } from "./rotation.ts";
 import { defaultPolicy, type RotationPolicy } from "./rotation-plan.ts";
 import { daysUntil, type ServingCertificates } from "./serving-certificates.ts";
-import type { CertificateStore } from "./store.ts";
-import { watchObject, type WatchObjectOptions } from "./watch-object.ts";
+import type { CertificateStore } from "./secret-store.ts";
+import { Notices, watchObject, type WatchObjectOptions } from "./notices.ts";
 
 export interface BuiltInOptions {
   readonly store: CertificateStore;
@@ -37,22 +33,18 @@ export interface BuiltInOptions {
   /** Unique among the replicas that share the store, such as the pod's name. */
   readonly replica: string;
   readonly log: Logger;
-  /** Start of the authority's common name. */
   readonly authorityName?: string;
   readonly policy?: Partial<RotationPolicy>;
   readonly clock?: Clock;
   /** Watches the store and the targets where they can be watched, so that a change is seen at once. */
   readonly connection?: KubeConnection;
-  /** Time between looks when nothing was noticed. Default 60 s. */
   readonly syncMs?: number;
-  /** The same while a rotation or an injection is under way. Default 5 s. */
   readonly busySyncMs?: number;
 }
 
 export interface BuiltInCertificates extends ServingCertificates {
-  /** Looks now, as when a watch says that the Secret or a target changed. Rejects when the look failed. */
+  /** Looks now, as when a watch reports a change of the Secret or a target. Rejects when the look failed. */
   sync(options: Abortable): Promise<void>;
-  /** The authorities that clients must trust, PEM. */
   caBundle(): string;
 }
 
@@ -82,7 +74,7 @@ export async function startBuiltInCertificates(
     current: () => rotation.holder.pair,
     onChange: (listener) => rotation.holder.onChange(listener),
     readiness: () => rotation.readiness(),
-    daysToExpiry: () => daysUntil(rotation.holder.pair, clock.nowMs()),
+    daysToExpiry: () => daysUntil(rotation.holder.pair, clock.wallNow()),
     sync: (call) => rotation.sync(call),
     caBundle: () => rotation.bundle,
     [Symbol.asyncDispose]: async () => {
@@ -91,7 +83,7 @@ export async function startBuiltInCertificates(
       await running;
       await rotation.leave({ signal: AbortSignal.timeout(leaveTimeoutMs) }).catch((error: unknown) => {
         log.debug(
-          { error: messageOf(error) },
+          { error: getErrorMessage(error) },
           "replica not taken off the list; it will be forgotten in time",
         );
       });
@@ -115,9 +107,9 @@ async function firstLook(rotation: Rotation, { clock, log, signal }: Looking): P
     } catch (error) {
       signal.throwIfAborted();
       if (!toFault(error).traits.retry) throw error;
-      log.warn({ error: messageOf(error) }, "serving certificates not loaded yet");
+      log.warn({ error: getErrorMessage(error) }, "serving certificates not loaded yet");
     }
-    await clock.sleep(backoff.nextMs(), { signal });
+    await clockSleep(clock, backoff.nextMs(), signal);
     signal.throwIfAborted();
   }
 }
@@ -142,9 +134,9 @@ async function keepLooking(rotation: Rotation, notices: Notices, options: Interv
     } catch (error) {
       waitMs = backoff.nextMs();
       if (!signal.aborted)
-        log.warn({ error: messageOf(error), code: codeOf(error) }, "certificates not confirmed");
+        log.warn({ error: getErrorMessage(error), code: readCode(error) }, "certificates not confirmed");
     }
-    await clock.sleep(noticeSpacingMs, { signal });
+    await clockSleep(clock, noticeSpacingMs, signal);
   }
 }
 
@@ -157,13 +149,13 @@ function watchAll(
   return objects.map((object) =>
     watchObject(connection, object, options).catch((error: unknown) => {
       options.log.warn(
-        { object: object.key.name, error: messageOf(error) },
+        { object: object.key.name, error: getErrorMessage(error) },
         "changes not watched, looking instead",
       );
     }),
   );
 }
 
-function codeOf(error: unknown): string {
+function readCode(error: unknown): string {
   return isFault(error) ? error.code : "internal";
 }

@@ -4,11 +4,11 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { silentLogger } from "@cocoon/core";
 import { count, eventually, temporaryDirectory } from "@cocoon/testkit";
+import { FakeClock } from "@cocoon/core/testing";
 import { startFileCertificates } from "./files.ts";
 import { createSelfSignedPair, type IssuedPair } from "./issue.ts";
 import { readPair } from "./serving-certificates.ts";
 import { handshake, serveTls } from "./testing/handshake.ts";
-import { TestClock } from "./testing/memory-cluster.ts";
 
 const dayMs = 86_400_000;
 
@@ -17,7 +17,7 @@ function newPair(forMs = 30 * dayMs): Promise<IssuedPair> {
   return createSelfSignedPair({ commonName: "localhost", hosts: ["localhost"] }, validity);
 }
 
-const fingerprintOf = (pair: IssuedPair) => readPair(pair.certificate, pair.privateKey).fingerprint;
+const readFingerprint = (pair: IssuedPair) => readPair(pair.certificate, pair.privateKey).fingerprint;
 
 /** As the kubelet updates a mounted Secret: a new directory, then one rename of a link. */
 async function swap(directory: string, generation: number, pair: IssuedPair): Promise<void> {
@@ -32,7 +32,7 @@ async function swap(directory: string, generation: number, pair: IssuedPair): Pr
   else await rm(join(directory, `..generation-${generation - 1}`), { recursive: true });
 }
 
-function start(directory: string, options: { pollMs?: number; clock?: TestClock } = {}) {
+function start(directory: string, options: { pollMs?: number; clock?: FakeClock } = {}) {
   return startFileCertificates({
     certificateFile: join(directory, "tls.crt"),
     keyFile: join(directory, "tls.key"),
@@ -47,12 +47,12 @@ test("a mounted Secret that is swapped is served to new connections, without a r
   await swap(directory.path, 0, first);
   await using certificates = await start(directory.path, { pollMs: 3_600_000 });
   await using server = await serveTls(certificates);
-  assert.equal((await handshake(server.port)).fingerprint, fingerprintOf(first));
+  assert.equal((await handshake(server.port)).fingerprint, readFingerprint(first));
   for (let generation = 1; generation <= 3; generation += 1) {
     const next = await newPair();
     await swap(directory.path, generation, next);
     await eventually(async () =>
-      assert.equal((await handshake(server.port)).fingerprint, fingerprintOf(next)),
+      assert.equal((await handshake(server.port)).fingerprint, readFingerprint(next)),
     );
   }
 });
@@ -70,15 +70,15 @@ test("files that are written one after the other never give a pair that does not
     seen.push(fingerprint);
   });
   for (let round = 0; round < count({ small: 5, full: 50 }); round += 1) {
-    const before = fingerprintOf(pair);
+    const before = readFingerprint(pair);
     pair = await newPair();
     await write("tls.crt", pair.certificate);
     await new Promise((resolve) => setTimeout(resolve, 60)); // several looks at what does not fit
     assert.equal(certificates.current().fingerprint, before);
     await write("tls.key", pair.privateKey);
-    await eventually(() => assert.equal(certificates.current().fingerprint, fingerprintOf(pair)));
+    await eventually(() => assert.equal(certificates.current().fingerprint, readFingerprint(pair)));
   }
-  assert.equal(seen.at(-1), fingerprintOf(pair));
+  assert.equal(seen.at(-1), readFingerprint(pair));
 });
 
 test("files that go bad or away leave the last good pair in use", async () => {
@@ -90,15 +90,15 @@ test("files that go bad or away leave the last good pair in use", async () => {
   await using certificates = await start(directory.path, { pollMs: 10 });
   await writeFile(path, "not a certificate");
   await new Promise((resolve) => setTimeout(resolve, 100));
-  assert.equal(certificates.current().fingerprint, fingerprintOf(first));
+  assert.equal(certificates.current().fingerprint, readFingerprint(first));
   await rm(path);
   await new Promise((resolve) => setTimeout(resolve, 100));
-  assert.equal(certificates.current().fingerprint, fingerprintOf(first));
+  assert.equal(certificates.current().fingerprint, readFingerprint(first));
   assert.equal(certificates.readiness(), undefined);
   const next = await newPair();
   await writeFile(path, next.certificate);
   await writeFile(join(directory.path, "tls.key"), next.privateKey);
-  await eventually(() => assert.equal(certificates.current().fingerprint, fingerprintOf(next)));
+  await eventually(() => assert.equal(certificates.current().fingerprint, readFingerprint(next)));
 });
 
 test("an expired certificate is not ready, and the days are counted", async () => {
@@ -106,7 +106,7 @@ test("an expired certificate is not ready, and the days are counted", async () =
   const pair = await newPair(10 * dayMs);
   await writeFile(join(directory.path, "tls.crt"), pair.certificate);
   await writeFile(join(directory.path, "tls.key"), pair.privateKey);
-  const clock = new TestClock();
+  const clock = new FakeClock(Date.now());
   await using certificates = await start(directory.path, { clock });
   assert.equal(certificates.readiness(), undefined);
   assert.equal(Math.round(certificates.daysToExpiry()), 10);

@@ -1,30 +1,19 @@
 /**
- * The certificate in files that somebody else renews: cert-manager through a mounted Secret (where a symbolic link is
- * swapped), or any program that writes them. Both files are re-read when their directories change and, because such
- * notices get lost, every few seconds. What is read together and does not belong together is not served: it is the
- * middle of somebody's write, and the old pair stays until the files agree.
+ * The certificate in files that another program renews. Both are re-read when their directories change and every few seconds.
+ * Files that do not belong together are the middle of a write: the old pair stays until they agree.
  */
-import { Fault, messageOf, type Logger } from "@cocoon/core";
+import { Fault, getErrorMessage, systemClock, type Clock, type Logger } from "@cocoon/core";
 import { watch } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import { systemClock, type Clock } from "./clock.ts";
 import { Notices } from "./notices.ts";
-import {
-  daysUntil,
-  PairHolder,
-  readPair,
-  validityTrouble,
-  type ServingCertificates,
-  type ServingPair,
-} from "./serving-certificates.ts";
+import { PairHolder, readPair, type ServingCertificates, type ServingPair } from "./serving-certificates.ts";
 
 export interface FileCertificatesOptions {
   readonly certificateFile: string;
   readonly keyFile: string;
   readonly log: Logger;
   readonly clock?: Clock;
-  /** Time between looks when nothing was noticed. Default 10 s. */
   readonly pollMs?: number;
 }
 
@@ -35,18 +24,18 @@ export async function startFileCertificates(options: FileCertificatesOptions): P
   const stopping = new AbortController();
   const notices = new Notices();
   const watching = watchDirectories(options, notices.notify);
-  let trouble: string | undefined;
+  let lastProblem: string | undefined;
 
   const reload = async () => {
     try {
       const pair = await readFiles(options);
-      trouble = undefined;
+      lastProblem = undefined;
       if (holder.set(pair)) options.log.info(describe(options, pair), "serving certificate changed");
     } catch (error) {
-      const text = messageOf(error);
-      if (text !== trouble)
+      const text = getErrorMessage(error);
+      if (text !== lastProblem)
         options.log.warn({ path: options.certificateFile, error: text }, "serving certificate not reloaded");
-      trouble = text;
+      lastProblem = text;
     }
   };
   const follow = async () => {
@@ -55,17 +44,11 @@ export async function startFileCertificates(options: FileCertificatesOptions): P
   };
   const running = follow();
 
-  return {
-    current: () => holder.pair,
-    onChange: (listener) => holder.onChange(listener),
-    readiness: () => validityTrouble(holder.pair, clock.nowMs()),
-    daysToExpiry: () => daysUntil(holder.pair, clock.nowMs()),
-    [Symbol.asyncDispose]: async () => {
-      stopping.abort();
-      watching[Symbol.dispose]();
-      await running;
-    },
-  };
+  return holder.serve(clock, async () => {
+    stopping.abort();
+    watching[Symbol.dispose]();
+    await running;
+  });
 }
 
 async function readFiles({ certificateFile, keyFile }: FileCertificatesOptions): Promise<ServingPair> {
@@ -73,7 +56,7 @@ async function readFiles({ certificateFile, keyFile }: FileCertificatesOptions):
   try {
     return readPair(certificate, key);
   } catch (error) {
-    const fault = error instanceof Fault ? error.message : messageOf(error);
+    const fault = error instanceof Fault ? error.message : getErrorMessage(error);
     throw new Fault("invalid", `${certificateFile} and ${keyFile}: ${fault}`, { cause: error });
   }
 }
@@ -82,7 +65,7 @@ async function readOne(path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    throw new Fault("invalid", `cannot read ${path}: ${messageOf(error)}`, { cause: error });
+    throw new Fault("invalid", `cannot read ${path}: ${getErrorMessage(error)}`, { cause: error });
   }
 }
 
@@ -105,7 +88,10 @@ function watchDirectories(
       watcher.on("error", () => watcher.close()); // looking every few seconds goes on
       return [watcher];
     } catch (error) {
-      log.debug({ path: directory, error: messageOf(error) }, "directory cannot be watched, looking instead");
+      log.debug(
+        { path: directory, error: getErrorMessage(error) },
+        "directory cannot be watched, looking instead",
+      );
       return [];
     }
   });

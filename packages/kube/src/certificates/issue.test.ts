@@ -44,7 +44,7 @@ test("an issued pair belongs together, is signed by its authority alone, and a c
   );
 });
 
-test("dates are those asked for", async () => {
+test("dates are those requested", async () => {
   const authority = await createAuthority("test", validity);
   const leaf = new X509Certificate(authority.certificate);
   const second = (ms: number) => Math.floor(ms / 1000);

@@ -7,7 +7,6 @@ import { Fault } from "@cocoon/core";
 
 x509.cryptoProvider.set(webcrypto as never);
 
-/** A certificate with its key, both PEM. */
 export interface IssuedPair {
   readonly certificate: string;
   readonly privateKey: string;
@@ -31,7 +30,7 @@ export async function createAuthority(name: string, validity: Validity): Promise
     keys,
     signingAlgorithm: algorithm,
     serialNumber,
-    ...datesOf(validity),
+    ...computeDates(validity),
     extensions: [
       new x509.BasicConstraintsExtension(true, 0, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
@@ -42,9 +41,7 @@ export async function createAuthority(name: string, validity: Validity): Promise
 }
 
 export interface ServerNames {
-  /** Common name; also the first of the host names if it is one. */
   readonly commonName: string;
-  /** DNS names and IP addresses that clients call the server by. */
   readonly hosts: readonly string[];
 }
 
@@ -62,7 +59,6 @@ export function issueServingPair(
   return issuePair(authority, { ...names, usage: "server" }, validity);
 }
 
-/** A certificate for a server, a client, or one that is both. */
 export async function issuePair(
   authority: IssuedPair,
   bearer: Bearer,
@@ -78,7 +74,7 @@ export async function issuePair(
     signingKey: signer.key,
     signingAlgorithm: signer.algorithm,
     serialNumber: randomSerial(),
-    ...datesOf(validity),
+    ...computeDates(validity),
     extensions: [
       ...bearerExtensions(bearer),
       await x509.AuthorityKeyIdentifierExtension.create(issuer.publicKey),
@@ -94,7 +90,7 @@ export async function createSelfSignedPair(names: ServerNames, validity: Validit
     keys,
     signingAlgorithm: algorithm,
     serialNumber: randomSerial(),
-    ...datesOf(validity),
+    ...computeDates(validity),
     extensions: bearerExtensions({ ...names, usage: "server" }),
   });
   return written(certificate, keys);
@@ -173,6 +169,6 @@ function randomSerial(): string {
   return Buffer.from(bytes).toString("hex");
 }
 
-function datesOf({ nowMs, forMs, backdateMs }: Validity): { notBefore: Date; notAfter: Date } {
+function computeDates({ nowMs, forMs, backdateMs }: Validity): { notBefore: Date; notAfter: Date } {
   return { notBefore: new Date(nowMs - backdateMs), notAfter: new Date(nowMs + forMs) };
 }

@@ -1,6 +1,8 @@
-/** Notices that something may have changed. One that comes while nobody waits counts for the next who does. */
-import type { Abortable } from "@cocoon/core";
-import type { Clock } from "./clock.ts";
+/** Notices that something may have changed. One that comes while no caller waits counts for the next wait. */
+import { clockSleep, type Abortable, type Clock, type Logger } from "@cocoon/core";
+import { watch } from "../cache/watch.ts";
+import type { KubeConnection } from "../client/client.ts";
+import type { KubeObject, ObjectKey, ResourceType } from "../object.ts";
 
 export class Notices {
   #noticed = false;
@@ -16,9 +18,30 @@ export class Notices {
     const waiting = new AbortController();
     const noticed = new Promise<void>((resolve) => (this.#wake = resolve));
     if (this.#noticed) this.#wake();
-    await Promise.race([noticed, clock.sleep(ms, { signal: AbortSignal.any([signal, waiting.signal]) })]);
+    await Promise.race([noticed, clockSleep(clock, ms, AbortSignal.any([signal, waiting.signal]))]);
     waiting.abort();
     this.#noticed = false;
     return !signal.aborted;
   }
+}
+
+export interface WatchedObject {
+  readonly type: ResourceType<KubeObject>;
+  readonly key: ObjectKey;
+}
+
+export interface WatchObjectOptions extends Abortable {
+  readonly log: Logger;
+  readonly notify: () => void;
+}
+
+/** Until the signal aborts. Notifies of changes without their content: the listener reads the object. */
+export async function watchObject(
+  client: KubeConnection,
+  { type, key }: WatchedObject,
+  { signal, log, notify }: WatchObjectOptions,
+): Promise<void> {
+  const selection = { namespace: key.namespace, fieldSelector: `metadata.name=${key.name}` };
+  for await (const event of watch(client, type, { ...selection, signal, log }))
+    if (event.kind !== "relisting" && event.kind !== "listed") notify();
 }

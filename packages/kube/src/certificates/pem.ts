@@ -13,7 +13,7 @@ export function joinBundle(certificates: readonly string[]): string {
   return certificates.join("");
 }
 
-/** The same few certificates are asked about at every probe and every look; parsing and verifying them is slow. */
+/** The same few certificates are checked at every probe and every look; parsing and verifying them is slow. */
 function remember<T>(compute: (...texts: readonly string[]) => T): (...texts: readonly string[]) => T {
   const known = new Map<string, T>();
   return (...texts) => {
@@ -34,12 +34,10 @@ const issued = remember((chain = "", authority = "") => {
   return parse(chain).checkIssued(issuer) && parse(chain).verify(issuer.publicKey);
 });
 
-/** Short, stable and public name of a certificate. */
 export function certificateId(pem: string): string {
   return createHash("sha256").update(parse(pem).raw).digest("hex").slice(0, 32);
 }
 
-/** Whether the first certificate of `chain` was signed by `authority`. */
 export function isIssuedBy(chain: string, authority: string): boolean {
   return issued(chain, authority);
 }
@@ -49,8 +47,7 @@ export function isFor(chain: string, host: string): boolean {
   return (isIP(host) ? leaf.checkIP(host) : leaf.checkHost(host)) !== undefined;
 }
 
-/** Host names and addresses that a certificate is for. */
-export function hostsOf(chain: string): string[] {
+export function readHosts(chain: string): string[] {
   const names = parse(chain).subjectAltName ?? "";
   return names
     .split(", ")
@@ -58,6 +55,6 @@ export function hostsOf(chain: string): string[] {
     .filter((name) => name !== "");
 }
 
-export function notAfterMsOf(pem: string): number {
+export function readNotAfterMs(pem: string): number {
   return Date.parse(parse(pem).validTo);
 }

@@ -1,20 +1,17 @@
 /**
- * The next step of a rotation, decided from what is shared and nothing else. Every replica runs this; a step is one
- * conditional write, so it does not matter who takes it, and a replica that stops in the middle is simply overtaken.
+ * The next step of a rotation, decided from the shared state alone. A step is one conditional write, so any replica may take it.
  *
  *   steady      [A]     tls.crt signed by A
- *   announced   [B, A]  signed by A: B is put wherever A is trusted; nobody serves it yet
- *   switched    [B, A]  signed by B: replicas take it over one by one and say so
+ *   announced   [B, A]  signed by A: B is put wherever A is trusted; no replica serves it yet
+ *   switched    [B, A]  signed by B: replicas take it over one by one and report it
  *   steady      [B]     signed by B: every replica serves B, so A is dropped
  *
- * Before `switched` the new authority must have been seen in place for `propagationMs`, because API servers learn of
- * it with a delay. Before A is dropped, every replica that was heard of within `replicaTtlMs` must have said that it
- * serves B. A replica says what it serves before it takes requests, and calls itself not ready when it could not say
- * so for long; so one that is not heard of gets no requests.
+ * Before `switched`, B must have been in place for `propagationMs`. Before A is dropped, every replica seen within `replicaTtlMs`
+ * must have reported B; a replica that could not report is not ready and gets no requests.
  */
-import { certificateId, isFor, notAfterMsOf } from "./pem.ts";
+import { certificateId, isFor, readNotAfterMs } from "./pem.ts";
 import { signerIndex, type RotationState } from "./rotation-state.ts";
-import { validityTrouble } from "./serving-certificates.ts";
+import { findValidityProblem } from "./serving-certificates.ts";
 
 export interface RotationPolicy {
   readonly authorityForMs: number;
@@ -22,14 +19,13 @@ export interface RotationPolicy {
   readonly servingForMs: number;
   readonly servingRenewBeforeMs: number;
   readonly backdateMs: number;
-  /** How long a new authority is in place before anybody serves by it; generous, nothing waits for it. */
+  /** How long a new authority is in place before a replica serves with it; generous, nothing waits for it. */
   readonly propagationMs: number;
   /** How long API servers take to learn of a change; a replica is not ready, and does not switch, within it. */
   readonly settleMs: number;
   /**
-   * How long a replica counts that is not heard of. The old authority stays at least this long after the switch, even
-   * if nobody is known to use it: the list may have been lost with the store, and whoever was on it is by then either
-   * heard of again or no longer ready.
+   * How long a silent replica counts. The old authority stays at least this long after the switch, even when no replica is
+   * known to use it: the list may have been lost with the store.
    */
   readonly replicaTtlMs: number;
   /** How often a replica repeats what it serves; well below `replicaTtlMs`. */
@@ -54,7 +50,7 @@ export const defaultPolicy: RotationPolicy = {
 export interface Observed {
   readonly state: RotationState;
   readonly nowMs: number;
-  /** Ids of the authorities that every target holds; undefined when not every target could be asked. */
+  /** Ids of the authorities that every target holds; undefined when not every target could be read. */
   readonly held: ReadonlySet<string> | undefined;
   /** This replica, the authority behind what it serves, and the names that its clients call it by. */
   readonly replica: string;
@@ -64,15 +60,10 @@ export interface Observed {
 }
 
 export type Step =
-  /** A new authority at the head of the bundle; the pair stays. */
   | { readonly kind: "announce"; readonly why: string }
-  /** Note which authorities are in place, and since when. */
   | { readonly kind: "noteTrust"; readonly trusted: Readonly<Record<string, number>> }
-  /** A new pair signed by the newest authority. */
   | { readonly kind: "issue"; readonly why: string }
-  /** Only the newest authority stays. */
   | { readonly kind: "retire" }
-  /** Say what this replica serves; replicas not heard of for long are forgotten. */
   | { readonly kind: "report" };
 
 export function planRotation(observed: Observed): Step | undefined {
@@ -80,12 +71,12 @@ export function planRotation(observed: Observed): Step | undefined {
   return due ?? (announced(observed) ? whenAnnounced(observed) : whenSettled(observed)) ?? report(observed);
 }
 
-/** Nobody can be served with this pair, so there is nothing to protect by going slowly. */
+/** No client accepts this pair, so there is nothing to protect by going slowly. */
 function unusable({ state, nowMs }: Observed): Step | undefined {
-  const trouble = validityTrouble(state.pair, nowMs) ?? unsigned(state);
-  if (trouble === undefined) return undefined;
-  const authorityGone = notAfterMsOf(state.authorities[0]) <= nowMs;
-  return authorityGone ? { kind: "announce", why: "the authority expired" } : { kind: "issue", why: trouble };
+  const problem = findValidityProblem(state.pair, nowMs) ?? unsigned(state);
+  if (problem === undefined) return undefined;
+  const authorityGone = readNotAfterMs(state.authorities[0]) <= nowMs;
+  return authorityGone ? { kind: "announce", why: "the authority expired" } : { kind: "issue", why: problem };
 }
 
 function unsigned(state: RotationState): string | undefined {
@@ -126,7 +117,7 @@ function whenSettled(observed: Observed): Step | undefined {
 
 /** One rotation at a time, unless the last one drags on until the next is overdue. */
 function authorityIsDue({ state, nowMs, policy }: Observed): boolean {
-  const leftMs = notAfterMsOf(state.authorities[0]) - nowMs;
+  const leftMs = readNotAfterMs(state.authorities[0]) - nowMs;
   const marginMs = policy.authorityRenewBeforeMs;
   return leftMs < (state.authorities.length === 1 ? marginMs : marginMs / 2);
 }
@@ -135,7 +126,7 @@ function authorityIsDue({ state, nowMs, policy }: Observed): boolean {
 function renewalIsDue({ state, nowMs, policy }: Observed): boolean {
   const { servingForMs, servingRenewBeforeMs } = policy;
   if (state.pair.notAfterMs - nowMs >= servingRenewBeforeMs) return false;
-  const newEndMs = Math.min(nowMs + servingForMs, notAfterMsOf(state.authorities[0]));
+  const newEndMs = Math.min(nowMs + servingForMs, readNotAfterMs(state.authorities[0]));
   return newEndMs - state.pair.notAfterMs >= (servingForMs - servingRenewBeforeMs) / 2;
 }
 

@@ -1,12 +1,6 @@
 /**
- * What replicas share about their certificates, and how it is written down.
- *
- *   tls.crt, tls.key   the pair that every replica serves
- *   ca.crt             authorities that clients must trust, newest first
- *   ca.key             key of the newest authority
- *   note               JSON: progress of a rotation, and what each replica serves
- *
- * The phase of a rotation is not written anywhere: it follows from who signed tls.crt (see rotation-plan.ts).
+ * What replicas share about their certificates: tls.crt and tls.key, ca.crt (authorities, newest first), ca.key of the newest,
+ * and a note (JSON) with the progress of a rotation. The phase follows from the signer of tls.crt (rotation-plan.ts).
  */
 import { Fault } from "@cocoon/core";
 import { createPrivateKey, X509Certificate } from "node:crypto";
@@ -15,11 +9,10 @@ import { certificateId, isIssuedBy, joinBundle, splitBundle } from "./pem.ts";
 import { readPair, type ServingPair } from "./serving-certificates.ts";
 
 const noteSchema = z.object({
-  /** When the current serving pair was issued. */
   issuedAtMs: z.number().default(0),
   /** By authority: since when it has been seen wherever it must be trusted. */
   trusted: z.record(z.string(), z.number()).default({}),
-  /** By replica: the authority behind what it serves, and when it last said so. */
+  /** By replica: the authority behind what it serves, and when it last reported it. */
   replicas: z.record(z.string(), z.object({ authority: z.string(), seenMs: z.number() })).default({}),
 });
 
@@ -69,8 +62,8 @@ export function readState({ data, note }: StoredContent): RotationState | undefi
   };
 }
 
-/** A certificate that somebody else renews: it has no authority key, and it is not ours to overwrite. */
-export function belongsToSomebodyElse({ data }: StoredContent): boolean {
+/** A certificate that another program renews: it has no authority key, and it is not ours to overwrite. */
+export function isKeptByAnother({ data }: StoredContent): boolean {
   return Boolean(data["tls.crt"]) && !data["ca.key"];
 }
 

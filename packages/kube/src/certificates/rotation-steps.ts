@@ -1,14 +1,13 @@
-/** Takes the steps of a rotation: the shared state as it should be afterwards. Writing it is somebody else's. */
+/** Takes the steps of a rotation: the shared state as it should be afterwards. The caller writes it. */
 import { createAuthority, issueServingPair, type ServerNames } from "./issue.ts";
-import { certificateId, hostsOf, notAfterMsOf, splitBundle } from "./pem.ts";
+import { certificateId, readHosts, readNotAfterMs, splitBundle } from "./pem.ts";
 import type { RotationPolicy, Step } from "./rotation-plan.ts";
 import { signerId, type RotationState } from "./rotation-state.ts";
-import { readPair, validityTrouble, type ServingPair } from "./serving-certificates.ts";
+import { readPair, findValidityProblem, type ServingPair } from "./serving-certificates.ts";
 
 export interface StepContext {
   readonly nowMs: number;
   readonly replica: string;
-  /** Id of the authority behind what this replica serves. */
   readonly serving: string;
   readonly names: ServerNames;
   readonly authorityName: string;
@@ -49,7 +48,7 @@ async function announce(state: RotationState, context: StepContext): Promise<Rot
 
 async function issue(state: RotationState, context: StepContext): Promise<RotationState> {
   const authority = { certificate: state.authorities[0], privateKey: state.authorityKey };
-  const hosts = [...context.names.hosts, ...hostsOf(state.pair.certificate)];
+  const hosts = [...context.names.hosts, ...readHosts(state.pair.certificate)];
   const pair = await newPair(authority, { ...context, names: { ...context.names, hosts } });
   return { ...state, pair, note: { ...state.note, issuedAtMs: context.nowMs } };
 }
@@ -65,16 +64,13 @@ function reports(
 }
 
 export interface Heritage {
-  /** What this process knew until the shared state went away. */
   readonly remembered: RotationState | undefined;
-  /** What is trusted now at each place where our authorities will be. */
   readonly bundles: readonly string[];
 }
 
 /**
- * The first state, or a new one after the old was lost. There may be others who still serve what the old one held,
- * this process among them; so whoever was trusted stays trusted, and a pair that works stays in use, until the
- * ordinary rotation has brought everybody over.
+ * The first state, or a new one after the old was lost. Other replicas may still serve the old pair: its authority stays
+ * trusted, and a pair that works stays in use, until the rotation has moved all replicas over.
  */
 export async function found({ remembered, bundles }: Heritage, context: StepContext): Promise<RotationState> {
   const authority = await newAuthority(context);
@@ -84,7 +80,7 @@ export async function found({ remembered, bundles }: Heritage, context: StepCont
   const held = older.filter((each) => placed.every((bundle) => bundle.includes(each)));
   const keep =
     remembered &&
-    validityTrouble(remembered.pair, context.nowMs) === undefined &&
+    findValidityProblem(remembered.pair, context.nowMs) === undefined &&
     signerId(held, remembered.pair) !== "";
   return {
     authorities: [authority.certificate, ...older],
@@ -104,10 +100,10 @@ function stillValid(authorities: readonly string[], nowMs: number): string[] {
   return authorities.filter((each) => readableUntil(each) > nowMs).slice(0, maxAuthorities - 1);
 }
 
-/** A bundle may hold what somebody pasted into it. */
+/** A bundle may hold certificates that were added by hand. */
 function readableUntil(pem: string): number {
   try {
-    return notAfterMsOf(pem);
+    return readNotAfterMs(pem);
   } catch {
     return Number.NEGATIVE_INFINITY;
   }
@@ -125,7 +121,7 @@ async function newPair(
   authority: { readonly certificate: string; readonly privateKey: string },
   { names, nowMs, policy }: StepContext,
 ): Promise<ServingPair> {
-  const forMs = Math.min(policy.servingForMs, notAfterMsOf(authority.certificate) - nowMs);
+  const forMs = Math.min(policy.servingForMs, readNotAfterMs(authority.certificate) - nowMs);
   const made = await issueServingPair(authority, names, { nowMs, forMs, backdateMs: policy.backdateMs });
   return readPair(made.certificate, made.privateKey);
 }

@@ -1,26 +1,27 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { silentLogger } from "@cocoon/core";
+import { FakeClock } from "@cocoon/core/testing";
 import { isIssuedBy, splitBundle } from "./pem.ts";
 import { Rotation } from "./rotation.ts";
 import { defaultPolicy, type RotationPolicy } from "./rotation-plan.ts";
-import { MemoryStore, MemoryTarget, TestClock, type Gate } from "./testing/memory-cluster.ts";
+import { FakeStore, FakeTarget, type Gate } from "./testing/fake-stores.ts";
 
 const signal = new AbortController().signal;
 const dayMs = 86_400_000;
 const names = { commonName: "hook.lab.svc", hosts: ["hook.lab.svc", "127.0.0.1"] };
 
 interface World {
-  readonly store: MemoryStore;
-  readonly target: MemoryTarget;
-  readonly clock: TestClock;
+  readonly store: FakeStore;
+  readonly target: FakeTarget;
+  readonly clock: FakeClock;
 }
 
 function world(): World {
-  return { store: new MemoryStore(), target: new MemoryTarget(), clock: new TestClock() };
+  return { store: new FakeStore(), target: new FakeTarget(), clock: new FakeClock(Date.now()) };
 }
 
-function replicaOf(
+function startReplica(
   { store, target, clock }: World,
   replica: string,
   { gate, policy, hosts }: { gate?: Gate; policy?: Partial<RotationPolicy>; hosts?: string[] } = {},
@@ -43,7 +44,7 @@ const trusts = (bundle: string, rotation: Rotation) =>
 
 test("the first look makes an authority and a pair, injects it, and the next one writes nothing", async () => {
   const cluster = world();
-  const rotation = replicaOf(cluster, "a");
+  const rotation = startReplica(cluster, "a");
   assert.match(rotation.readiness() ?? "", /not read yet/);
   await rotation.sync({ signal });
   assert.equal(rotation.readiness(), undefined);
@@ -58,10 +59,13 @@ test("the first look makes an authority and a pair, injects it, and the next one
 test("replicas that start at the same time share one authority", async () => {
   const cluster = world();
   const replicas = ["a", "b", "c", "d"].map((name) =>
-    replicaOf(cluster, name, { gate: () => Promise.resolve() }),
+    startReplica(cluster, name, { gate: () => Promise.resolve() }),
   );
   // Those that lose the race wait a moment before they look again; here the moment passes at once.
-  cluster.clock.sleep = () => Promise.resolve(true);
+  cluster.clock.schedule = (_ms, callback) => {
+    queueMicrotask(callback);
+    return () => undefined;
+  };
   await Promise.all(replicas.map((replica) => replica.sync({ signal })));
   assert.equal(new Set(replicas.map((replica) => replica.bundle)).size, 1);
   assert.equal(new Set(replicas.map((replica) => replica.holder.pair.fingerprint)).size, 1);
@@ -71,7 +75,7 @@ test("replicas that start at the same time share one authority", async () => {
 
 test("a serving certificate is renewed before it expires, with the same authority, and listeners hear of it", async () => {
   const cluster = world();
-  const rotation = replicaOf(cluster, "a");
+  const rotation = startReplica(cluster, "a");
   await rotation.sync({ signal });
   const { bundle } = rotation;
   const first = rotation.holder.pair;
@@ -96,7 +100,7 @@ async function pass({ clock }: World, replicas: readonly Rotation[], ms: number)
 
 test("an authority is replaced step by step: trusted first, served then, and only then is the old one dropped", async () => {
   const cluster = world();
-  const [a, b] = [replicaOf(cluster, "a"), replicaOf(cluster, "b")];
+  const [a, b] = [startReplica(cluster, "a"), startReplica(cluster, "b")];
   await pass(cluster, [a, b], 8 * 365 * dayMs + dayMs);
   await pass(cluster, [a, b], 0); // the serving pair has long expired by now and is renewed at once
   const old = a.bundle;
@@ -127,7 +131,7 @@ test("an authority is replaced step by step: trusted first, served then, and onl
 
 test("a replica that died is not waited for longer than its time", async () => {
   const cluster = world();
-  const [a, b] = [replicaOf(cluster, "a"), replicaOf(cluster, "b")];
+  const [a, b] = [startReplica(cluster, "a"), startReplica(cluster, "b")];
   await pass(cluster, [a, b], 8.5 * 365 * dayMs);
   await pass(cluster, [a, b], 61_000);
   let minutes = 0;
@@ -140,7 +144,7 @@ test("a replica that died is not waited for longer than its time", async () => {
 
 test("a replica that leaves is taken off the list", async () => {
   const cluster = world();
-  const [a, b] = [replicaOf(cluster, "a"), replicaOf(cluster, "b")];
+  const [a, b] = [startReplica(cluster, "a"), startReplica(cluster, "b")];
   await pass(cluster, [a, b], 0);
   const listed = () =>
     Object.keys((JSON.parse(cluster.store.content?.note ?? "{}") as { replicas: object }).replicas);
@@ -153,7 +157,7 @@ test("a replica that cannot confirm what it serves stops being ready before the 
   const cluster = world();
   let broken = false;
   const gate: Gate = () => (broken ? Promise.reject(new Error("no route")) : Promise.resolve());
-  const rotation = replicaOf(cluster, "a", { gate });
+  const rotation = startReplica(cluster, "a", { gate });
   await rotation.sync({ signal });
   broken = true;
   cluster.clock.advance(20 * 60_000);
@@ -168,7 +172,7 @@ test("a replica that cannot confirm what it serves stops being ready before the 
 
 test("a store that was deleted is made again with a new authority, and what is served stays trusted", async () => {
   const cluster = world();
-  const [a, b] = [replicaOf(cluster, "a"), replicaOf(cluster, "b")];
+  const [a, b] = [startReplica(cluster, "a"), startReplica(cluster, "b")];
   await pass(cluster, [a, b], 1_000);
   const before = a.holder.pair.fingerprint;
   cluster.store.content = undefined;
@@ -183,17 +187,17 @@ test("a store that was deleted is made again with a new authority, and what is s
 
 test("a fresh replica that finds a bundle but no store keeps trusting who is in it", async () => {
   const cluster = world();
-  const old = replicaOf(cluster, "old");
+  const old = startReplica(cluster, "old");
   await old.sync({ signal });
   cluster.store.content = undefined;
-  const fresh = replicaOf(cluster, "fresh");
+  const fresh = startReplica(cluster, "fresh");
   await fresh.sync({ signal });
   assert.ok(trusts(cluster.target.bundle, fresh) && trusts(cluster.target.bundle, old));
 });
 
 test("a store that was damaged is made again; one that another program keeps is left alone", async () => {
   const cluster = world();
-  const rotation = replicaOf(cluster, "a");
+  const rotation = startReplica(cluster, "a");
   await rotation.sync({ signal });
   const { content } = cluster.store;
   assert.ok(content);
@@ -212,15 +216,15 @@ test("a store that was damaged is made again; one that another program keeps is 
 test("an empty store that was made beforehand is filled", async () => {
   const cluster = world();
   cluster.store.content = { version: "0", note: "", data: {} };
-  const rotation = replicaOf(cluster, "a");
+  const rotation = startReplica(cluster, "a");
   await rotation.sync({ signal });
   assert.equal(rotation.readiness(), undefined);
 });
 
 test("a certificate for names that are not ours is issued again, and replicas that disagree do not quarrel", async () => {
   const cluster = world();
-  const a = replicaOf(cluster, "a", { hosts: ["one.lab.svc", "::1"] });
-  const b = replicaOf(cluster, "b", { hosts: ["two.lab.svc"] });
+  const a = startReplica(cluster, "a", { hosts: ["one.lab.svc", "::1"] });
+  const b = startReplica(cluster, "b", { hosts: ["two.lab.svc"] });
   await pass(cluster, [a, b, a, b], 0);
   const writes = cluster.store.writes;
   await pass(cluster, [a, b], 0);
@@ -230,12 +234,12 @@ test("a certificate for names that are not ours is issued again, and replicas th
 
 test("a target that lost its bundle gets it back, and until then we are not ready", async () => {
   const cluster = world();
-  const rotation = replicaOf(cluster, "a");
+  const rotation = startReplica(cluster, "a");
   await rotation.sync({ signal });
   cluster.target.bundle = "";
   await rotation.sync({ signal });
   assert.equal(cluster.target.bundle, rotation.bundle);
-  const cut = replicaOf(cluster, "b", {
+  const cut = startReplica(cluster, "b", {
     gate: (what) => (what === "write target" ? Promise.reject(new Error("forbidden")) : Promise.resolve()),
   });
   cluster.target.bundle = "";
@@ -246,7 +250,7 @@ test("a target that lost its bundle gets it back, and until then we are not read
 
 test("after a long sleep of the whole cluster everything is made new at once", async () => {
   const cluster = world();
-  const rotation = replicaOf(cluster, "a");
+  const rotation = startReplica(cluster, "a");
   await rotation.sync({ signal });
   cluster.clock.advance(11 * 365 * dayMs);
   assert.match(rotation.readiness() ?? "", /confirmed/);
@@ -264,11 +268,11 @@ test("a rotation that drags on into the next one's time ends in a new authority,
     servingForMs: 2 * hourMs,
     servingRenewBeforeMs: hourMs,
   };
-  const a = replicaOf(cluster, "a", { policy });
+  const a = startReplica(cluster, "a", { policy });
   await a.sync({ signal });
   cluster.clock.advance(2.1 * hourMs);
   await a.sync({ signal });
-  // Switched by now, and the old authority still there; then nobody looks for hours.
+  // Switched by now, and the old authority still there; then no check for hours.
   cluster.clock.advance(61_000);
   await a.sync({ signal });
   assert.equal(authoritiesIn(a.bundle).length, 2);
@@ -278,5 +282,5 @@ test("a rotation that drags on into the next one's time ends in a new authority,
   assert.ok(cluster.store.writes - writes < 8, `${cluster.store.writes - writes} writes`);
   for (let minutes = 0; minutes < 10; minutes += 1) await pass(cluster, [a], 60_000);
   assert.equal(a.readiness(), undefined);
-  assert.ok(a.holder.pair.notAfterMs - cluster.clock.nowMs() > 1.5 * hourMs);
+  assert.ok(a.holder.pair.notAfterMs - cluster.clock.wallNow() > 1.5 * hourMs);
 });

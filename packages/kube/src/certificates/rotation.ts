@@ -1,8 +1,15 @@
 /** One replica's part in the rotation: look, serve what is shared, take the step that is due, bring the targets along. */
-import { Fault, isFault, messageOf, type Abortable, type Logger } from "@cocoon/core";
-import type { BundleTarget } from "./bundle-target.ts";
-import type { Clock } from "./clock.ts";
 import {
+  clockSleep,
+  Fault,
+  isFault,
+  getErrorMessage,
+  type Abortable,
+  type Clock,
+  type Logger,
+} from "@cocoon/core";
+import {
+  type BundleTarget,
   distrust,
   heldEverywhere,
   holdExactly,
@@ -10,26 +17,19 @@ import {
   readTargets,
   requireAnswers,
   type TargetReading,
-} from "./injection.ts";
+} from "./bundle-target.ts";
 import type { ServerNames } from "./issue.ts";
 import { joinBundle } from "./pem.ts";
 import { planRotation, type RotationPolicy } from "./rotation-plan.ts";
-import {
-  belongsToSomebodyElse,
-  readState,
-  signerId,
-  writeState,
-  type RotationState,
-} from "./rotation-state.ts";
+import { isKeptByAnother, readState, signerId, writeState, type RotationState } from "./rotation-state.ts";
 import { found, takeStep, type StepContext } from "./rotation-steps.ts";
-import { PairHolder, validityTrouble, type ServingPair } from "./serving-certificates.ts";
-import type { CertificateStore, Stored } from "./store.ts";
+import { PairHolder, findValidityProblem, type ServingPair } from "./serving-certificates.ts";
+import type { CertificateStore, Stored } from "./secret-store.ts";
 
 export interface RotationOptions {
   readonly store: CertificateStore;
   readonly targets: readonly BundleTarget[];
   readonly names: ServerNames;
-  /** Unique among the replicas that share the store. */
   readonly replica: string;
   readonly authorityName: string;
   readonly policy: RotationPolicy;
@@ -52,18 +52,15 @@ export class Rotation {
     this.#options = options;
   }
 
-  /** Only after the first `sync`. */
   get holder(): PairHolder {
     if (!this.#holder) throw new Fault("internal", "certificates are asked for before they were loaded");
     return this.#holder;
   }
 
-  /** Authorities that clients must trust, PEM. */
   get bundle(): string {
     return this.#state ? joinBundle(this.#state.authorities) : "";
   }
 
-  /** Whether something is under way that should not wait for the next regular look. */
   get busy(): boolean {
     return (this.#state?.authorities.length ?? 0) > 1 || !holdExactly(this.#readings, this.bundle);
   }
@@ -72,22 +69,22 @@ export class Rotation {
     const { clock, policy, store } = this.#options;
     if (!this.#holder || !this.#state) return `${store.description} was not read yet`;
     const { pair } = this.#holder;
-    const silentMs = clock.nowMs() - this.#reportedMs;
+    const silentMs = clock.wallNow() - this.#reportedMs;
     if (silentMs > 0.9 * policy.replicaTtlMs)
       return `${store.description} could not be confirmed for ${Math.round(silentMs / 1000)} s`;
-    const trouble = validityTrouble(pair, clock.nowMs()) ?? distrust(this.#readings, pair);
-    if (trouble !== undefined || this.#isSettled(this.#state, pair)) return trouble;
+    const problem = findValidityProblem(pair, clock.wallNow()) ?? distrust(this.#readings, pair);
+    if (problem !== undefined || this.#isSettled(this.#state, pair)) return problem;
     return "the authority of the serving certificate was put in place only now";
   }
 
-  /** One look after the other, whoever asks for it. */
+  /** One pass at a time, whatever caused it. */
   sync(options: Abortable): Promise<void> {
     const turn = this.#queue.then(() => this.#look(options));
     this.#queue = turn.catch(() => undefined);
     return turn;
   }
 
-  /** Takes this replica off the list, so that nobody waits for it; best effort. */
+  /** Takes this replica off the list, so that no replica waits for it; best effort. */
   async leave(options: Abortable): Promise<void> {
     const { store, replica } = this.#options;
     const stored = await store.read(options);
@@ -124,9 +121,9 @@ export class Rotation {
   async #inject(bundle: string, options: Abortable): Promise<boolean> {
     if (holdExactly(this.#readings, bundle)) return false;
     this.#readings = await injectTargets(this.#readings, bundle, options);
-    for (const { target, trouble } of this.#readings)
+    for (const { target, problem } of this.#readings)
       this.#options.log.debug(
-        { object: target.description, error: trouble && messageOf(trouble) },
+        { object: target.description, error: problem && getErrorMessage(problem) },
         "authorities injected",
       );
     return holdExactly(this.#readings, bundle);
@@ -140,7 +137,7 @@ export class Rotation {
       this.#log("serving certificate changed", { fingerprint: state.pair.fingerprint });
   }
 
-  /** Whoever started the list afresh may know only since now what this process has known for long. */
+  /** A replica that started the list afresh may know only since now what this process has known for long. */
   #trustedSince({ note: { trusted } }: RotationState): Record<string, number> {
     const known = this.#state?.note.trusted ?? {};
     return Object.fromEntries(
@@ -148,12 +145,9 @@ export class Rotation {
     );
   }
 
-  /**
-   * A pair that clients trust is not given up for one that they may not trust yet, whoever shared it. In an ordinary
-   * rotation the new one is trusted long before; but a replica that lost its memory, or slept, may have started afresh.
-   */
+  /** A pair that clients trust is not replaced by one that they may not trust yet: a replica may have started afresh. */
   #maySwitch(state: RotationState, current: ServingPair): boolean {
-    if (validityTrouble(current, this.#options.clock.nowMs()) !== undefined) return true;
+    if (findValidityProblem(current, this.#options.clock.wallNow()) !== undefined) return true;
     if (signerId(state.authorities, current) === signerId(state.authorities, state.pair)) return true;
     if (distrust(this.#readings, current) !== undefined) return true;
     return distrust(this.#readings, state.pair) === undefined && this.#isSettled(state, state.pair);
@@ -163,14 +157,14 @@ export class Rotation {
   #isSettled({ authorities, note }: RotationState, pair: ServingPair): boolean {
     const { clock, policy } = this.#options;
     const sinceMs = note.trusted[signerId(authorities, pair)];
-    return sinceMs !== undefined && clock.nowMs() - sinceMs >= policy.settleMs;
+    return sinceMs !== undefined && clock.wallNow() - sinceMs >= policy.settleMs;
   }
 
-  /** What cannot be used is made anew, unless it is somebody else's. */
+  /** What cannot be used is made anew, unless another program renews it. */
   #readable(stored: Stored | undefined): RotationState | undefined {
     const { store, log } = this.#options;
     if (!stored) return undefined;
-    if (belongsToSomebodyElse(stored))
+    if (isKeptByAnother(stored))
       throw new Fault(
         "invalid",
         `${store.description} holds a certificate without its authority's key, so another program keeps it; serve it from files, or name another Secret`,
@@ -178,7 +172,10 @@ export class Rotation {
     try {
       return readState(stored);
     } catch (error) {
-      log.warn({ object: store.description, error: messageOf(error) }, "stored certificates are unusable");
+      log.warn(
+        { object: store.description, error: getErrorMessage(error) },
+        "stored certificates are unusable",
+      );
       return undefined;
     }
   }
@@ -196,10 +193,10 @@ export class Rotation {
     try {
       await (stored ? store.replace(stored, content, options) : store.create(content, options));
     } catch (error) {
-      // Another replica was faster, or somebody deleted it: look again, after a moment that differs between replicas.
+      // Another replica was faster, or the object was deleted: read again, after a delay that differs between replicas.
       if (!isFault(error, "conflict") && !isFault(error, "alreadyExists") && !isFault(error, "notFound"))
         throw error;
-      await this.#options.clock.sleep(20 + Math.random() * 80, options);
+      await clockSleep(this.#options.clock, 20 + Math.random() * 80, options.signal);
     }
     return true;
   }
@@ -207,7 +204,7 @@ export class Rotation {
   #context(): StepContext & { readonly hosts: readonly string[] } {
     const { replica, names, authorityName, policy, clock } = this.#options;
     const serving = this.#holder && this.#state ? signerId(this.#state.authorities, this.#holder.pair) : "";
-    return { nowMs: clock.nowMs(), replica, serving, names, hosts: names.hosts, authorityName, policy };
+    return { nowMs: clock.wallNow(), replica, serving, names, hosts: names.hosts, authorityName, policy };
   }
 
   #log(message: string, fields: Readonly<Record<string, unknown>>): void {

@@ -1,34 +1,47 @@
-/** Certificates in a Secret. The note is an annotation: it holds no secret, and `kubectl describe` shows it. */
-import { isFault, type Abortable } from "@cocoon/core";
+/** Where replicas keep the certificates that they share: a Secret. The note is an annotation: it holds no secret, and `kubectl describe` shows it. */
+import { ignoreFault, type Abortable } from "@cocoon/core";
 import { secrets } from "../builtin.ts";
 import type { Secret } from "../builtin-objects.ts";
-import type { KubeClient } from "../client.ts";
+import type { KubeClient } from "../client/client.ts";
 import { keyText, type ObjectKey } from "../object.ts";
 import type { StoredContent } from "./rotation-state.ts";
-import type { CertificateStore, Stored } from "./store.ts";
+import type { WatchedObject } from "./notices.ts";
+
+export interface Stored extends StoredContent {
+  readonly version: string;
+}
+
+/** Writes are conditional: the slower of two replicas gets `conflict` or `alreadyExists`. Any other fault is no absence. */
+export interface CertificateStore {
+  readonly description: string;
+  readonly object?: WatchedObject;
+  read(options: Abortable): Promise<Stored | undefined>;
+  create(content: StoredContent, options: Abortable): Promise<void>;
+  /** Replaces what was read; other people's keys in it stay. */
+  replace(read: Stored, content: StoredContent, options: Abortable): Promise<void>;
+}
 
 const noteAnnotation = "serving-certificates/rotation";
 
 export interface SecretStoreOptions {
   readonly client: KubeClient;
   readonly key: ObjectKey & { readonly namespace: string };
-  /** Labels of a Secret that is created. */
   readonly labels?: Readonly<Record<string, string>>;
   /** Other names for `ca.crt`, `ca.key`, `tls.crt` and `tls.key`, for a Secret that other programs read too. */
   readonly rename?: Readonly<Record<string, string>>;
 }
 
 export function secretStore({ client, key, labels, rename = {} }: SecretStoreOptions): CertificateStore {
-  const last = new Map<string, Secret>();
-  const nameOf = (field: string) => rename[field] ?? field;
+  let last: Secret | undefined;
+  const getName = (field: string) => rename[field] ?? field;
   const encode = (data: StoredContent["data"]) =>
     Object.fromEntries(
-      Object.entries(data).map(([field, text]) => [nameOf(field), Buffer.from(text).toString("base64")]),
+      Object.entries(data).map(([field, text]) => [getName(field), Buffer.from(text).toString("base64")]),
     );
   const decode = (data: Secret["data"] = {}) =>
     Object.fromEntries(
       ["ca.crt", "ca.key", "tls.crt", "tls.key"].flatMap((field) => {
-        const encoded = data[nameOf(field)];
+        const encoded = data[getName(field)];
         return encoded === undefined ? [] : [[field, Buffer.from(encoded, "base64").toString("utf8")]];
       }),
     );
@@ -36,11 +49,10 @@ export function secretStore({ client, key, labels, rename = {} }: SecretStoreOpt
     description: `Secret ${keyText(key)}`,
     object: { type: secrets, key },
     async read({ signal }: Abortable): Promise<Stored | undefined> {
-      const secret = await tryGet(client, key, signal);
+      const secret = await ignoreFault("notFound", client.get(secrets, key, { signal }));
       if (!secret) return undefined;
       const version = secret.metadata.resourceVersion ?? "";
-      last.clear();
-      last.set(version, secret);
+      last = secret;
       const note = secret.metadata.annotations?.[noteAnnotation] ?? "";
       return { version, note, data: decode(secret.data) };
     },
@@ -56,7 +68,8 @@ export function secretStore({ client, key, labels, rename = {} }: SecretStoreOpt
       await client.create(secrets, secret, { signal });
     },
     async replace(read, content, { signal }) {
-      const secret = last.get(read.version) ?? { metadata: { ...key, resourceVersion: read.version } };
+      const isLast = last?.metadata.resourceVersion === read.version;
+      const secret: Secret = (isLast && last) || { metadata: { ...key, resourceVersion: read.version } };
       const annotations = { ...secret.metadata.annotations, [noteAnnotation]: content.note };
       const updated = {
         ...secret,
@@ -71,13 +84,4 @@ export function secretStore({ client, key, labels, rename = {} }: SecretStoreOpt
 /** The TLS type demands the standard names. */
 function typeFor(rename: Readonly<Record<string, string>>): string {
   return rename["tls.crt"] || rename["tls.key"] ? "Opaque" : "kubernetes.io/tls";
-}
-
-async function tryGet(client: KubeClient, key: ObjectKey, signal: AbortSignal): Promise<Secret | undefined> {
-  try {
-    return await client.get(secrets, key, { signal });
-  } catch (error) {
-    if (isFault(error, "notFound")) return undefined;
-    throw error;
-  }
 }

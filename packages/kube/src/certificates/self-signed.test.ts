@@ -30,7 +30,7 @@ test("files are taken when they can be, a certificate is made when there are non
   const keyFile = join(directory.path, "tls.key");
   const open = (files: { certificateFile?: string; keyFile?: string } = { certificateFile, keyFile }) =>
     fileOrSelfSignedCertificates({ host: "node-7", log: silentLogger, ...files });
-  const commonNameOf = async (files?: { certificateFile?: string; keyFile?: string }) => {
+  const readCommonName = async (files?: { certificateFile?: string; keyFile?: string }) => {
     await using certificates = await open(files);
     return new X509Certificate(certificates.current().certificate).subject;
   };
@@ -40,13 +40,13 @@ test("files are taken when they can be, a certificate is made when there are non
     await writeFile(certificateFile, pair.certificate);
     await writeFile(keyFile, pair.privateKey);
   };
-  assert.equal(await commonNameOf({}), "CN=node-7");
-  assert.equal(await commonNameOf({ certificateFile: "", keyFile: "" }), "CN=node-7");
-  assert.equal(await commonNameOf(), "CN=node-7");
+  assert.equal(await readCommonName({}), "CN=node-7");
+  assert.equal(await readCommonName({ certificateFile: "", keyFile: "" }), "CN=node-7");
+  assert.equal(await readCommonName(), "CN=node-7");
   await put(86_400_000);
-  assert.equal(await commonNameOf(), "CN=on-disk");
+  assert.equal(await readCommonName(), "CN=on-disk");
   await put(-3_600_000);
-  assert.equal(await commonNameOf(), "CN=node-7", "the one on disk has expired");
+  assert.equal(await readCommonName(), "CN=node-7", "the one on disk has expired");
   await writeFile(keyFile, "broken");
   await assert.rejects(open(), { code: "invalid" });
 });

@@ -1,15 +1,8 @@
-/** A certificate that nobody vouches for, for servers whose clients do not check it or are told to trust it. */
-import { tryReadFile, type Logger } from "@cocoon/core";
-import { systemClock, type Clock } from "./clock.ts";
+/** A self-signed certificate, for servers whose clients do not verify it or are configured to trust it. */
+import { systemClock, tryReadFile, type Clock, type Logger } from "@cocoon/core";
 import { startFileCertificates } from "./files.ts";
 import { createSelfSignedPair } from "./issue.ts";
-import {
-  daysUntil,
-  PairHolder,
-  readPair,
-  validityTrouble,
-  type ServingCertificates,
-} from "./serving-certificates.ts";
+import { PairHolder, readPair, type ServingCertificates } from "./serving-certificates.ts";
 
 export interface SelfSignedOptions {
   /** Host name and address of this machine; `localhost` and 127.0.0.1 are always added. */
@@ -27,30 +20,20 @@ export async function selfSignedCertificates({
   clock = systemClock,
 }: SelfSignedOptions): Promise<ServingCertificates> {
   const hosts = [host, "localhost", ...(ip === undefined ? [] : [ip]), "127.0.0.1"];
-  const validity = { nowMs: clock.nowMs(), forMs: tenYearsMs, backdateMs };
+  const validity = { nowMs: clock.wallNow(), forMs: tenYearsMs, backdateMs };
   const made = await createSelfSignedPair({ commonName: host, hosts }, validity);
   const holder = new PairHolder(readPair(made.certificate, made.privateKey));
-  return {
-    current: () => holder.pair,
-    onChange: (listener) => holder.onChange(listener),
-    readiness: () => validityTrouble(holder.pair, clock.nowMs()),
-    daysToExpiry: () => daysUntil(holder.pair, clock.nowMs()),
-    [Symbol.asyncDispose]: async () => undefined,
-  };
+  return holder.serve(clock, async () => undefined);
 }
 
 export interface FileOrSelfSignedOptions extends SelfSignedOptions {
-  /** Unset or empty paths mean: no files. */
   readonly certificateFile?: string | undefined;
   readonly keyFile?: string | undefined;
   readonly log: Logger;
   readonly pollMs?: number;
 }
 
-/**
- * The pair from disk, followed as it changes; a self-signed one when there are no such files or theirs has expired.
- * Files that are there and cannot be used are an error: somebody meant them to be.
- */
+/** The pair from disk, or a self-signed one when there are no files or theirs expired. Unusable files are an error. */
 export async function fileOrSelfSignedCertificates(
   options: FileOrSelfSignedOptions,
 ): Promise<ServingCertificates> {
@@ -64,7 +47,7 @@ export async function fileOrSelfSignedCertificates(
     );
     return selfSignedCertificates(options);
   }
-  if (readPair(certificate, key).notAfterMs <= clock.nowMs()) {
+  if (readPair(certificate, key).notAfterMs <= clock.wallNow()) {
     log.warn({ path: certificateFile }, "serving certificate on disk has expired");
     return selfSignedCertificates(options);
   }

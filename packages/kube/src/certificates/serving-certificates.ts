@@ -1,11 +1,10 @@
 /** A TLS server's certificate as something that changes while the server runs. */
-import { Fault, messageOf } from "@cocoon/core";
+import { Fault, Gauge, getErrorMessage, type Clock, type Registry } from "@cocoon/core";
 import { createPrivateKey, X509Certificate, type KeyObject } from "node:crypto";
 import type { Server as TlsServer } from "node:tls";
 
 /** A certificate (with the chain after it) and its key, known to belong together. */
 export interface ServingPair {
-  /** PEM. */
   readonly certificate: string;
   /** PEM; never logged. */
   readonly privateKey: string;
@@ -16,17 +15,13 @@ export interface ServingPair {
 
 /** Where a TLS server's certificate comes from. Sources hold a usable pair from the moment they are started. */
 export interface ServingCertificates extends AsyncDisposable {
-  /** The pair for new connections. */
   current(): ServingPair;
-  /** Calls back, in the same turn as `current` changes, until disposed. */
   onChange(listener: (pair: ServingPair) => void): Disposable;
   /** Why the certificate is not fit to be relied on; undefined when it is. Fits `ReadyCheck`. */
   readiness(): string | undefined;
-  /** Negative once expired. */
   daysToExpiry(): number;
 }
 
-/** Reads a pair; an `invalid` fault says what is wrong with it. */
 export function readPair(certificate: string, privateKey: string): ServingPair {
   const leaf = readCertificate(certificate);
   const key = readPrivateKey(privateKey);
@@ -45,7 +40,7 @@ function readCertificate(pem: string): X509Certificate {
   try {
     return new X509Certificate(pem);
   } catch (error) {
-    throw new Fault("invalid", `not a PEM certificate: ${messageOf(error)}`, { cause: error });
+    throw new Fault("invalid", `not a PEM certificate: ${getErrorMessage(error)}`, { cause: error });
   }
 }
 
@@ -64,8 +59,7 @@ export function daysUntil(pair: ServingPair, nowMs: number): number {
   return (pair.notAfterMs - nowMs) / dayMs;
 }
 
-/** Why a pair cannot be served at this time. */
-export function validityTrouble(pair: ServingPair, nowMs: number): string | undefined {
+export function findValidityProblem(pair: ServingPair, nowMs: number): string | undefined {
   if (nowMs >= pair.notAfterMs)
     return `the serving certificate expired on ${new Date(pair.notAfterMs).toISOString()}`;
   if (nowMs < pair.notBeforeMs)
@@ -73,7 +67,6 @@ export function validityTrouble(pair: ServingPair, nowMs: number): string | unde
   return undefined;
 }
 
-/** Holds the pair and tells listeners; the part that all sources share. */
 export class PairHolder {
   #pair: ServingPair;
   readonly #listeners = new Set<(pair: ServingPair) => void>();
@@ -86,7 +79,6 @@ export class PairHolder {
     return this.#pair;
   }
 
-  /** False when the very same pair is already held. */
   set(pair: ServingPair): boolean {
     if (pair.certificate === this.#pair.certificate && pair.privateKey === this.#pair.privateKey)
       return false;
@@ -95,25 +87,52 @@ export class PairHolder {
     return true;
   }
 
+  /** The pair as a source of certificates that needs no more than this to be ready. */
+  serve(clock: Clock, stop: () => Promise<void>): ServingCertificates {
+    return {
+      current: () => this.#pair,
+      onChange: (listener) => this.onChange(listener),
+      readiness: () => findValidityProblem(this.#pair, clock.wallNow()),
+      daysToExpiry: () => daysUntil(this.#pair, clock.wallNow()),
+      [Symbol.asyncDispose]: stop,
+    };
+  }
+
   onChange(listener: (pair: ServingPair) => void): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 }
 
-/** The `key` and `cert` of a TLS server's options. */
 export function tlsPair(pair: ServingPair): { readonly cert: string; readonly key: string } {
   return { cert: pair.certificate, key: pair.privateKey };
 }
 
-/**
- * Makes a running TLS server follow its certificates: new connections get the new pair, open ones keep theirs.
- * Not by SNI, because a client that calls an IP address sends none.
- */
+/** New connections get the new pair, open ones keep theirs. Not by SNI: a client of an IP address sends none. */
 export function followCertificates(
   server: Pick<TlsServer, "setSecureContext">,
   { certificates, options }: { readonly certificates: ServingCertificates; readonly options?: object },
 ): Disposable {
   server.setSecureContext({ ...options, ...tlsPair(certificates.current()) });
   return certificates.onChange((pair) => server.setSecureContext({ ...options, ...tlsPair(pair) }));
+}
+
+export function exportCertificateMetrics(
+  registry: Registry,
+  certificates: Pick<ServingCertificates, "daysToExpiry" | "readiness">,
+  prefix = "serving_certificate",
+): void {
+  const registers = [registry];
+  const days: Gauge = new Gauge({
+    name: `${prefix}_days_to_expiry`,
+    help: "Days until the certificate that is served expires; negative afterwards.",
+    registers,
+    collect: () => days.set(certificates.daysToExpiry()),
+  });
+  const ready: Gauge = new Gauge({
+    name: `${prefix}_ready`,
+    help: "1 when the certificate is valid and trusted where it must be, else 0.",
+    registers,
+    collect: () => ready.set(certificates.readiness() === undefined ? 1 : 0),
+  });
 }

@@ -3,13 +3,12 @@ import { describe, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { createRegistry, Fault, silentLogger } from "@cocoon/core";
 import { count, eventually, seededRandom, testSeed } from "@cocoon/testkit";
+import { FakeClock } from "@cocoon/core/testing";
 import { keyText, resourceType, type KubeObject, type ObjectKey } from "../object.ts";
 import { startController, type Controller, type ControllerOptions } from "./controller.ts";
-import { requeue, settled, type Outcome } from "./outcome.ts";
-import { anyOf, generationChanged, labelsChanged } from "./predicates.ts";
-import { ManualClock } from "./testing/manual-clock.ts";
-import { MemorySource } from "./testing/memory-source.ts";
-import { watchMapped, watchObjects, watchOwned } from "./watches.ts";
+import { requeue, settled, type Outcome } from "./reconcile-run.ts";
+import { FakeSource } from "./testing/fake-source.ts";
+import { generationChanged, watchMapped, watchObjects, watchOwned } from "./watches.ts";
 
 const parents = resourceType<KubeObject>({
   group: "example.io",
@@ -32,18 +31,18 @@ async function settle(): Promise<void> {
 
 interface Setup {
   readonly controller: Controller;
-  readonly source: MemorySource<KubeObject>;
-  readonly clock: ManualClock;
+  readonly source: FakeSource<KubeObject>;
+  readonly clock: FakeClock;
   readonly seen: string[];
 }
 
 type SetupOptions = Partial<ControllerOptions> & {
-  readonly source?: MemorySource<KubeObject>;
+  readonly source?: FakeSource<KubeObject>;
   readonly onKey?: (name: string, signal: AbortSignal) => Promise<Outcome> | Outcome;
 };
 
-function setUp({ source = new MemorySource(), onKey = () => settled, ...options }: SetupOptions = {}): Setup {
-  const clock = new ManualClock();
+function setUp({ source = new FakeSource(), onKey = () => settled, ...options }: SetupOptions = {}): Setup {
+  const clock = new FakeClock();
   const seen: string[] = [];
   const controller = startController({
     name: "test",
@@ -63,7 +62,7 @@ function setUp({ source = new MemorySource(), onKey = () => settled, ...options 
 
 describe("controller", () => {
   test("looks at every object, but not before all sources are synced", async () => {
-    const source = new MemorySource<KubeObject>({ synced: false });
+    const source = new FakeSource<KubeObject>({ synced: false });
     source.set(object("early"));
     const { controller, seen } = setUp({ source });
     await using _controller = controller;
@@ -91,7 +90,7 @@ describe("controller", () => {
     assert.deepEqual(seen, ["a", "a", "a"]);
   });
 
-  test("looks again after the time that was asked for", async () => {
+  test("looks again after the requested time", async () => {
     const { controller, source, seen, clock } = setUp({ onKey: () => requeue(5_000, "waiting") });
     await using _controller = controller;
     source.set(object("a"));
@@ -119,7 +118,7 @@ describe("controller", () => {
     const random = seededRandom(testSeed());
     const running = new Set<string>();
     let most = 0;
-    const source = new MemorySource<KubeObject>();
+    const source = new FakeSource<KubeObject>();
     const { controller, seen } = setUp({
       source,
       concurrency: 3,
@@ -198,7 +197,7 @@ describe("controller", () => {
     assert.equal(seen.length, 2);
   });
 
-  test("what the other side asked us to wait is waited", async () => {
+  test("a Retry-After of the server is waited for", async () => {
     const { controller, source, seen, clock } = setUp({
       onKey: () => {
         throw new Fault("tooManyRequests", "slow down", { retryAfterMs: 7_000 });
@@ -216,7 +215,7 @@ describe("controller", () => {
   });
 
   test("an error that is no fault, and one thrown at once, are failures like any other", async () => {
-    const source = new MemorySource<KubeObject>();
+    const source = new FakeSource<KubeObject>();
     const { controller } = setUp({
       source,
       reconcile: () => {
@@ -246,7 +245,7 @@ describe("controller", () => {
     assert.equal(seen.length, 2);
   });
 
-  test("a reconcile that takes too long is told, counts as failed, and is never doubled", async () => {
+  test("a reconcile that takes too long is aborted, counts as failed, and is never doubled", async () => {
     const registry = createRegistry("test");
     const ended = Promise.withResolvers<void>();
     let abortedWith: unknown;
@@ -282,8 +281,8 @@ describe("controller", () => {
 
 describe("controller: watches", () => {
   test("predicates keep what does not matter away", async () => {
-    const source = new MemorySource<KubeObject>();
-    const predicate = anyOf(generationChanged, labelsChanged);
+    const source = new FakeSource<KubeObject>();
+    const predicate = generationChanged;
     const { controller, seen } = setUp({ source, watches: [watchObjects(source, { predicate })] });
     await using _controller = controller;
     source.set(object("a"));
@@ -291,16 +290,16 @@ describe("controller: watches", () => {
     source.set(object("a", { annotations: { status: "written" } }));
     await settle();
     assert.equal(seen.length, 1);
-    source.set(object("a", { labels: { x: "y" } }));
+    source.set(object("a", { generation: 2 }));
     await settle();
     assert.equal(seen.length, 2);
-    source.set(object("a", { labels: { x: "y" }, deletionTimestamp: "2026-01-01T00:00:00Z" }));
+    source.set(object("a", { generation: 2, deletionTimestamp: "2026-01-01T00:00:00Z" }));
     await settle();
     assert.equal(seen.length, 3);
   });
 
   test("a change of an owned object looks at its managing owner, in whatever version it is written", async () => {
-    const children = new MemorySource<KubeObject>();
+    const children = new FakeSource<KubeObject>();
     const { controller, seen } = setUp({ watches: [watchOwned(children, { owner: parents })] });
     await using _controller = controller;
     const owner = { apiVersion: "example.io/v1beta1", kind: "Parent", name: "p", uid: "u", controller: true };
@@ -316,7 +315,7 @@ describe("controller: watches", () => {
   });
 
   test("an update concerns what the old and what the new state maps to", async () => {
-    const pods = new MemorySource<KubeObject>();
+    const pods = new FakeSource<KubeObject>();
     const map = (pod: KubeObject) => Object.keys(pod.metadata.labels ?? {}).map(k);
     const { controller, seen } = setUp({ watches: [watchMapped(pods, { map })] });
     await using _controller = controller;
@@ -328,8 +327,8 @@ describe("controller: watches", () => {
   });
 
   test("a filter or mapping that throws stops neither the source nor other objects", async () => {
-    const source = new MemorySource<KubeObject>();
-    const others = new MemorySource<KubeObject>();
+    const source = new FakeSource<KubeObject>();
+    const others = new FakeSource<KubeObject>();
     const watches = [
       watchObjects(source, {
         predicate: () => {
@@ -352,7 +351,7 @@ describe("controller: watches", () => {
     assert.deepEqual(seen.toSorted(), ["a", "mapped-good"]);
   });
 
-  test("a key can be asked for by hand", async () => {
+  test("a key can be enqueued by hand", async () => {
     const { controller, seen, clock } = setUp();
     await using _controller = controller;
     controller.enqueue(k("now"));
@@ -515,7 +514,7 @@ describe("controller: the end", () => {
   });
 
   test("stopped before its sources are synced, it says so and does nothing", async () => {
-    const source = new MemorySource<KubeObject>({ synced: false });
+    const source = new FakeSource<KubeObject>({ synced: false });
     const { controller, seen } = setUp({ source });
     source.set(object("a"));
     await controller.stop();

@@ -1,19 +1,25 @@
 /**
- * A controller: watch → queue → reconcile(key) → settled, look again later, or failed with back-off.
+ * A controller: watch → queue → reconcile(key) → settled, requeued, or failed with back-off.
  *
- * - No reconcile starts before every watched source has its first list.
- * - One key never runs twice at once, not even when a reconcile ignores its deadline.
- * - A fault that trying again does not mend (`retry: false`) waits the longest delay, and shows in `failing()`, the
- *   log and the metrics; any change of the object calls it back.
- * - `signal` aborts running reconciles at once: give it the signal of the leadership, not that of the program.
- *   `stop` is the graceful end: it lets them finish first.
+ * - No reconcile starts before every watched source has its first list, and one key never runs twice at once.
+ * - A fault with `retry: false` waits the longest delay; any change of the object calls it back.
+ * - `signal` aborts running reconciles at once: give it the leadership's. `stop` lets them finish first.
  */
-import { Fault, isFault, messageOf, toFault, type Logger, type Registry } from "@cocoon/core";
+import { randomUUID } from "node:crypto";
+import {
+  Fault,
+  isFault,
+  getErrorMessage,
+  systemClock,
+  toFault,
+  type Clock,
+  type Logger,
+  type Registry,
+} from "@cocoon/core";
 import { keyText, parseKey, type ObjectKey } from "../object.ts";
-import { systemClock, type Clock } from "./clock.ts";
 import { controllerMetrics, type ControllerMetrics } from "./controller-metrics.ts";
 import { FailureLog, type ReconcileFailure } from "./failure-log.ts";
-import type { Outcome } from "./outcome.ts";
+import type { Outcome } from "./reconcile-run.ts";
 import { OverflowRecovery } from "./overflow-recovery.ts";
 import { ReconcileRun } from "./reconcile-run.ts";
 import type { Watch } from "./watches.ts";
@@ -23,11 +29,10 @@ export interface ReconcileContext {
   /** Aborts at the deadline of this reconcile, and when the controller has to stop at once. */
   readonly signal: AbortSignal;
   readonly log: Logger;
-  /** How often this key failed since it last went well. */
   readonly failures: number;
 }
 
-export type Reconcile = (key: ObjectKey, context: ReconcileContext) => Promise<Outcome>;
+type Reconcile = (key: ObjectKey, context: ReconcileContext) => Promise<Outcome>;
 
 export interface ControllerOptions {
   readonly name: string;
@@ -51,9 +56,8 @@ export interface ControllerOptions {
 export interface Controller extends AsyncDisposable {
   /** Resolves when every source is synced and reconciles may start; rejects when it was stopped before. */
   readonly ready: Promise<void>;
-  /** Asks for a look at an object for a reason that no watch sees. */
+  /** Requests a reconcile for a reason that no watch sees. */
   enqueue(key: ObjectKey, options?: { readonly afterMs?: number }): void;
-  /** Objects whose last reconcile failed, the newest failure last. */
   failing(): readonly ReconcileFailure[];
   /** Takes no new work and waits for what runs; aborts it after the grace period. May be called repeatedly. */
   stop(options?: { readonly graceMs?: number }): Promise<void>;
@@ -61,7 +65,6 @@ export interface Controller extends AsyncDisposable {
 
 const defaultMaxReconcileMs = 5 * 60_000;
 const defaultGraceMs = 20_000;
-/** What is left to a reconcile that was aborted before we call it stuck. */
 const abortedGraceMs = 10_000;
 
 export function startController(options: ControllerOptions): Controller {
@@ -79,6 +82,7 @@ class RunningController implements Controller {
   readonly #failures = new FailureLog();
   readonly #closing = new AbortController();
   readonly #ready = Promise.withResolvers<void>();
+  readonly ready = this.#ready.promise;
   readonly #parts = new DisposableStack();
   readonly #overflow: OverflowRecovery;
   #cancelResync: (() => void) | undefined;
@@ -98,13 +102,9 @@ class RunningController implements Controller {
     });
     this.#overflow = new OverflowRecovery({
       clock: this.#clock,
-      allKeys: () => this.#keysOf(options.watches),
+      allKeys: () => this.#listKeys(options.watches),
       add: (key) => this.#queue.add(key, "background"),
     });
-  }
-
-  get ready(): Promise<void> {
-    return this.#ready.promise;
   }
 
   start(): void {
@@ -114,7 +114,7 @@ class RunningController implements Controller {
     this.#parts.defer(() => signal.removeEventListener("abort", abort));
     for (const watch of watches) this.#parts.use(this.#subscribe(watch));
     this.#open().then(this.#ready.resolve, this.#ready.reject);
-    this.ready.catch(() => undefined); // whoever awaits it hears; nobody has to
+    this.ready.catch(() => undefined); // awaiting it is optional
     if (signal.aborted) abort();
   }
 
@@ -177,18 +177,18 @@ class RunningController implements Controller {
     const { resyncMs = 0, watches } = this.#options;
     if (!(resyncMs > 0)) return;
     this.#cancelResync = this.#clock.schedule(resyncMs, () => {
-      for (const key of this.#keysOf(watches.filter((watch) => watch.primary)))
+      for (const key of this.#listKeys(watches.filter((watch) => watch.primary)))
         this.#noteRefusal(this.#queue.add(key, "background"));
       this.#scheduleResync();
     });
   }
 
   /** Keys that are failing keep their back-off: a resync must not hammer what cannot succeed. */
-  *#keysOf(watches: readonly Watch[]): Iterable<string> {
+  *#listKeys(watches: readonly Watch[]): Iterable<string> {
     for (const watch of watches) {
       for (const key of watch.keys()) {
         const text = keyText(key);
-        if (this.#queue.failuresOf(text) === 0) yield text;
+        if (this.#queue.getFailures(text) === 0) yield text;
       }
     }
   }
@@ -219,10 +219,10 @@ class RunningController implements Controller {
 
   #start(text: string): void {
     const { name, reconcile, maxReconcileMs = defaultMaxReconcileMs } = this.#options;
-    const log = this.#options.log.child({ controller: name, key: text });
+    const log = this.#options.log.child({ controller: name, key: text, reconcileId: randomUUID() });
     const run = new ReconcileRun({ clock: this.#clock, maxMs: maxReconcileMs, log });
     this.#running.set(text, run);
-    const context = { signal: run.signal, log, failures: this.#queue.failuresOf(text) };
+    const context = { signal: run.signal, log, failures: this.#queue.getFailures(text) };
     void run
       .execute(() => reconcile(parseKey(text), context))
       .then((result) => {
@@ -253,15 +253,15 @@ class RunningController implements Controller {
   }
 
   #failed(text: string, run: ReconcileRun, error: unknown): void {
-    if (this.#closing.signal.aborted && run.signal.aborted) return; // told to stop: not a failure
+    if (this.#closing.signal.aborted && run.signal.aborted) return; // stopped: not a failure
     const fault = run.timedOut
-      ? new Fault("timeout", `reconcile took longer than ${run.maxMs} ms: ${messageOf(error)}`, {
+      ? new Fault("timeout", `reconcile took longer than ${run.maxMs} ms: ${getErrorMessage(error)}`, {
           cause: error,
         })
       : toFault(error);
     const terminal = !fault.traits.retry;
     const retryInMs = this.#queue.retry(text, { longest: terminal, atLeastMs: fault.retryAfterMs ?? 0 });
-    const failures = this.#queue.failuresOf(text);
+    const failures = this.#queue.getFailures(text);
     const failure = { key: parseKey(text), fault, terminal, failures, retryInMs };
     this.#failures.note(text, failure);
     this.#metrics?.reconciled("error", run.tookMs);
@@ -284,10 +284,10 @@ class RunningController implements Controller {
     };
     if (!expected && !run.timedOut) run.log.error({ ...fields, err: fault }, "reconcile failed unexpectedly");
     else if (terminal)
-      run.log.error({ ...fields, error: messageOf(fault) }, "reconcile cannot succeed as things are");
+      run.log.error({ ...fields, error: getErrorMessage(fault) }, "reconcile failed permanently");
     else if (fault.code === "conflict")
-      run.log.debug({ ...fields, error: messageOf(fault) }, "reconcile conflicted");
-    else run.log.warn({ ...fields, error: messageOf(fault) }, "reconcile failed");
+      run.log.debug({ ...fields, error: getErrorMessage(fault) }, "reconcile conflicted");
+    else run.log.warn({ ...fields, error: getErrorMessage(fault) }, "reconcile failed");
   }
 
   async #stop(graceMs: number): Promise<void> {
@@ -310,12 +310,11 @@ class RunningController implements Controller {
 
   readonly #reportStuck = (error: unknown): void => {
     this.#options.log.error(
-      { controller: this.#options.name, error: messageOf(error) },
+      { controller: this.#options.name, error: getErrorMessage(error) },
       "controller is stuck",
     );
   };
 
-  /** Whether everything that runs has ended in time. */
   async #idleWithin(ms: number): Promise<boolean> {
     if (this.#running.size === 0) return true;
     if (ms <= 0) return false;

@@ -1,59 +1,30 @@
-/**
- * Events on the wire: core/v1, because that is what `kubectl describe` reads and what roles usually allow, with the
- * fields of events.k8s.io/v1 filled as well (eventTime, series, action, reporter), so that both views are complete.
- */
+/** Events as core/v1, which `kubectl describe` reads and roles usually allow, with the fields of events.k8s.io/v1 as well. */
 import { createHash, randomBytes } from "node:crypto";
-import { apiVersionOf, resourceType, type KubeObject, type ResourceType } from "../object.ts";
+import { formatMicros, formatSeconds } from "@cocoon/core/conditions";
+import type { CoreEvent, ObjectReference } from "../builtin-objects.ts";
+import { formatApiVersion, resourceType, type KubeObject, type ResourceType } from "../object.ts";
 
-export interface EventReference {
-  readonly apiVersion: string;
-  readonly kind: string;
-  readonly namespace?: string;
-  readonly name: string;
-  readonly uid?: string;
-  readonly resourceVersion?: string;
-  readonly fieldPath?: string;
-}
-
-export interface CoreEvent extends KubeObject {
-  readonly involvedObject: EventReference;
-  readonly type: string;
-  readonly reason: string;
-  readonly message: string;
-  readonly action: string;
-  readonly source: { readonly component: string; readonly host?: string };
-  readonly firstTimestamp: string;
-  readonly lastTimestamp: string;
-  readonly count: number;
-  readonly eventTime: string;
-  readonly reportingComponent: string;
-  readonly reportingInstance: string;
-  readonly series?: { readonly count: number; readonly lastObservedTime: string };
-}
+export type EventReference = ObjectReference &
+  Required<Pick<ObjectReference, "apiVersion" | "kind" | "name">>;
 
 export const coreEvents = resourceType<CoreEvent>({
   group: "",
   version: "v1",
   kind: "Event",
-  plural: "events",
-  namespaced: true,
 });
 
 export interface EventInput {
   readonly type: "Normal" | "Warning";
   /** A CamelCase word that programs may rely on. */
   readonly reason: string;
-  /** For people. */
   readonly message: string;
-  /** What was done or tried; the reason when left out. */
   readonly action?: string;
 }
 
-/** What an event is about. */
 export function referenceTo(type: ResourceType<KubeObject>, object: KubeObject): EventReference {
   const { namespace, name = "", uid, resourceVersion } = object.metadata;
   return {
-    apiVersion: apiVersionOf(type),
+    apiVersion: formatApiVersion(type),
     kind: type.kind,
     name,
     ...(namespace === undefined ? {} : { namespace }),
@@ -94,7 +65,6 @@ export interface EventWriter {
   readonly host?: string;
 }
 
-/** The state of one event: the same thing, seen `count` times. */
 export interface Occurrences {
   readonly count: number;
   readonly firstAt: number;
@@ -114,35 +84,30 @@ export function eventObject(
     involvedObject: regarding,
     ...event,
     source: { component, ...(host === undefined ? {} : { host }) },
-    eventTime: microTime(seen.firstAt),
+    eventTime: formatMicros(new Date(seen.firstAt)),
     reportingComponent: component,
     reportingInstance: instance,
-    firstTimestamp: time(seen.firstAt),
+    firstTimestamp: formatSeconds(new Date(seen.firstAt)),
     ...repetition(seen),
   };
 }
 
-/** The part that changes when it happens again. */
 export function repetition(
   seen: Occurrences,
 ): Pick<CoreEvent, "count" | "lastTimestamp"> & Partial<Pick<CoreEvent, "series">> {
-  const series = { count: seen.count, lastObservedTime: microTime(seen.lastAt) };
-  return { count: seen.count, lastTimestamp: time(seen.lastAt), ...(seen.count > 1 ? { series } : {}) };
+  const series = { count: seen.count, lastObservedTime: formatMicros(new Date(seen.lastAt)) };
+  return {
+    count: seen.count,
+    lastTimestamp: formatSeconds(new Date(seen.lastAt)),
+    ...(seen.count > 1 ? { series } : {}),
+  };
 }
 
 function eventName(subject: string): string {
   return `${subject.slice(0, maxNamePrefix)}.${randomBytes(8).toString("hex")}`;
 }
 
-function time(ms: number): string {
-  return new Date(ms).toISOString().replace(/\.\d+Z$/, "Z");
-}
-
-function microTime(ms: number): string {
-  return new Date(ms).toISOString().replace("Z", "000Z");
-}
-
 /** Identity of "the same thing happened again": a digest, so that long messages cost nothing to remember. */
-export function digestOf(parts: readonly unknown[]): string {
+export function computeDigest(parts: readonly unknown[]): string {
   return createHash("sha256").update(JSON.stringify(parts)).digest("base64url").slice(0, 24);
 }

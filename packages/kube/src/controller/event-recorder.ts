@@ -1,18 +1,25 @@
 /**
- * Events for people: what was done to an object and why, shown by `kubectl describe` and `kubectl get events`.
- *
- * Recording never waits and never throws; a worker writes behind it. The first occurrence is written at once, a
- * repetition raises the count of the same event, first after a second, then at growing intervals. When the server is
- * away events wait, up to a limit; beyond it they are dropped and counted.
+ * Events for people. Recording never waits and never throws. A repetition raises the count of the same event at growing
+ * intervals; without a server events wait, up to a limit, then they are dropped and counted.
  */
-import { backoffMs, Counter, isFault, messageOf, toFault, type Logger, type Registry } from "@cocoon/core";
-import type { KubeClient } from "../client.ts";
-import { systemClock, type Clock } from "./clock.ts";
+import {
+  backoffMs,
+  Counter,
+  isFault,
+  openMetric,
+  getErrorMessage,
+  systemClock,
+  toFault,
+  type Clock,
+  type Logger,
+  type Registry,
+} from "@cocoon/core";
+import type { CoreEvent } from "../builtin-objects.ts";
+import type { KubeClient } from "../client/client.ts";
 import {
   coreEvents,
   eventObject,
   repetition,
-  type CoreEvent,
   type EventInput,
   type EventReference,
   type EventWriter,
@@ -30,7 +37,6 @@ export interface EventRecorderOptions extends EventWriter {
   readonly log: Logger;
   readonly clock?: Clock;
   readonly registry?: Registry;
-  /** Events that wait to be written; more are dropped. */
   readonly maxPending?: number;
 }
 
@@ -40,7 +46,6 @@ interface Pending {
   attempts: number;
 }
 
-/** What the server has of an event. */
 interface Written {
   readonly namespace: string;
   readonly name: string;
@@ -51,9 +56,7 @@ interface Written {
 const writeTimeoutMs = 10_000;
 const maxAttempts = 12;
 const maxWritten = 4_096;
-/** All events of this program together: 200 at once, then 50 a second. */
 const overall = { burst: 200, refillMs: 20 };
-/** How long the end waits for what is still to be written. */
 const flushMs = 3_000;
 
 export function startEventRecorder(options: EventRecorderOptions): EventRecorder {
@@ -89,7 +92,7 @@ class WritingRecorder implements EventRecorder {
       else this.#enqueue(tally);
     } catch (error) {
       // An event that cannot even be counted is a bug in its caller, but never the caller's problem.
-      this.#options.log.warn({ error: messageOf(error) }, "event could not be recorded");
+      this.#options.log.warn({ error: getErrorMessage(error) }, "event could not be recorded");
     }
   }
 
@@ -116,7 +119,7 @@ class WritingRecorder implements EventRecorder {
       return;
     }
     const updates = tally.count === 1 ? undefined : this.#written.get(tally.key)?.updates;
-    // Whoever closes does not wait for the next turn of a repetition.
+    // Closing does not wait for the next turn of a repetition.
     const waitMs =
       updates === undefined || this.#closing
         ? 0
@@ -144,9 +147,8 @@ class WritingRecorder implements EventRecorder {
     });
   }
 
-  /** Writes what is due, one after the other; says when to look again. */
   async #writeDue(): Promise<number> {
-    await Promise.resolve(); // not in the turn of whoever recorded
+    await Promise.resolve(); // not in the turn of the caller
     while (!this.#abort.signal.aborted) {
       const now = this.#clock.now();
       const next = earliest(this.#pending.values(), now);
@@ -190,7 +192,7 @@ class WritingRecorder implements EventRecorder {
     this.#remember(tally.key, await this.#options.client.create(coreEvents, event, limits));
   }
 
-  #remember(key: string, { metadata, count }: CoreEvent): void {
+  #remember(key: string, { metadata, count = 1 }: CoreEvent): void {
     const { namespace = "default", name = "" } = metadata;
     this.#written.delete(key);
     this.#written.set(key, { namespace, name, count, updates: 0 });
@@ -218,12 +220,11 @@ class WritingRecorder implements EventRecorder {
     this.#written.delete(tally.key);
     this.#tallies.forget(tally);
     this.#counted("dropped");
-    const fields = { reason: tally.event.reason, code: fault.code, error: messageOf(fault) };
+    const fields = { reason: tally.event.reason, code: fault.code, error: getErrorMessage(fault) };
     this.#options.log.warn(fields, "event could not be written");
   }
 }
 
-/** The first that is due, or else the one that is due first. */
 function earliest(waiting: Iterable<Pending>, now: number): Pending | undefined {
   let first: Pending | undefined;
   for (const each of waiting) {
@@ -235,14 +236,11 @@ function earliest(waiting: Iterable<Pending>, now: number): Pending | undefined 
 
 export function eventCounter(registry: Registry | undefined): (result: "written" | "dropped") => void {
   if (!registry) return () => undefined;
-  const name = "kube_events_total";
-  const known = registry.getSingleMetric(name);
-  const help =
-    "Events by what became of them; a repetition that was merged into another write does not count.";
-  const counter =
-    known instanceof Counter
-      ? known
-      : new Counter({ name, help, labelNames: ["result"], registers: [registry] });
+  const counter = openMetric(registry, Counter, {
+    name: "kube_events_total",
+    help: "Events by what became of them; a repetition that was merged into another write does not count.",
+    labelNames: ["result"],
+  });
   for (const result of ["written", "dropped"]) counter.inc({ result }, 0);
   return (result) => counter.inc({ result });
 }

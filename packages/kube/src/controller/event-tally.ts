@@ -1,10 +1,9 @@
 /**
- * What happened how often. The same event again only raises a count; many events of one reason about one object that
- * differ in their message become one; an object that causes too many different ones is silenced for a while. All of
- * it in bounded memory: the least recently used is forgotten first.
+ * How often each event occurred. A repetition raises a count, many messages of one reason become one event, an object with too
+ * many different events is silenced for a while; the least recently used is forgotten first.
  */
-import type { Clock } from "./clock.ts";
-import { cut, digestOf, type EventInput, type EventReference } from "./event-object.ts";
+import type { Clock } from "@cocoon/core";
+import { cut, computeDigest, type EventInput, type EventReference } from "./event-object.ts";
 import { TokenBucket } from "./token-bucket.ts";
 
 export interface Tally {
@@ -17,18 +16,16 @@ export interface Tally {
 }
 
 interface Group {
-  /** Digests of the different messages seen lately. */
   readonly messages: Set<string>;
   since: number;
 }
 
 const maxTallies = 4_096;
-/** More different messages than this in the window are told as one event. */
+/** More different messages than this in the window become one event. */
 const maxMessages = 10;
 const groupWindowMs = 10 * 60_000;
 /** The server forgets events after an hour by default: then it is a new one. */
 const tallyLifeMs = 60 * 60_000;
-/** Different events about one object: this many at once, then one in five minutes. */
 const perSubject = { burst: 25, refillMs: 5 * 60_000 };
 
 export class EventTallies {
@@ -41,9 +38,9 @@ export class EventTallies {
     this.#clock = clock;
   }
 
-  /** Counts the event; undefined when its object has said too much already. */
+  /** Counts the event; undefined when its object has too many events already. */
   count(regarding: EventReference, input: EventInput): Tally | undefined {
-    const subject = digestOf([
+    const subject = computeDigest([
       regarding.kind,
       regarding.namespace,
       regarding.name,
@@ -51,7 +48,13 @@ export class EventTallies {
       regarding.fieldPath,
     ]);
     const { event, combined } = this.#combine(subject, cut(input));
-    const key = digestOf([subject, event.type, event.reason, event.action, combined ? "" : event.message]);
+    const key = computeDigest([
+      subject,
+      event.type,
+      event.reason,
+      event.action,
+      combined ? "" : event.message,
+    ]);
     const now = this.#clock.wallNow();
     const known = this.#tallies.get(key);
     if (known && now - known.lastAt < tallyLifeMs) {
@@ -63,7 +66,6 @@ export class EventTallies {
     return touch(this.#tallies, key, tally);
   }
 
-  /** The next time it is a new event. */
   forget(tally: Tally): void {
     if (this.#tallies.get(tally.key) === tally) this.#tallies.delete(tally.key);
   }
@@ -76,12 +78,12 @@ export class EventTallies {
     subject: string,
     event: Required<EventInput>,
   ): { readonly event: Required<EventInput>; readonly combined: boolean } {
-    const key = digestOf([subject, event.type, event.reason]);
+    const key = computeDigest([subject, event.type, event.reason]);
     const now = this.#clock.now();
     let group = this.#groups.get(key);
     if (!group || now - group.since > groupWindowMs) group = { messages: new Set(), since: now };
     touch(this.#groups, key, group);
-    if (group.messages.size <= maxMessages) group.messages.add(digestOf([event.message]));
+    if (group.messages.size <= maxMessages) group.messages.add(computeDigest([event.message]));
     if (group.messages.size <= maxMessages) return { event, combined: false };
     const message = `(combined from similar events): ${event.message}`;
     return { event: cut({ ...event, message }), combined: true };
@@ -94,7 +96,6 @@ export class EventTallies {
   }
 }
 
-/** Puts an entry last, and forgets the first when there are too many. */
 function touch<V>(map: Map<string, V>, key: string, value: V): V {
   map.delete(key);
   map.set(key, value);

@@ -1,4 +1,4 @@
-/** Which objects cannot be brought to rest right now, and why: what a person asks first. */
+/** Which objects cannot be brought to rest right now, and why. */
 import type { Fault } from "@cocoon/core";
 import type { ObjectKey } from "../object.ts";
 
@@ -7,7 +7,6 @@ export interface ReconcileFailure {
   readonly fault: Fault;
   /** Trying again is not expected to help: it waits for a change, or the longest delay. */
   readonly terminal: boolean;
-  /** How often in a row. */
   readonly failures: number;
   readonly retryInMs: number;
 }

@@ -1,10 +1,8 @@
-/**
- * Finalizers, added and removed by JSON patch. Each patch tests what it was computed from, so that two writers never
- * drop each other's entries; when the test fails the object is read again.
- */
+/** Finalizers, by JSON patches that test what they were computed from: two writers never drop each other's entries. */
 import { Fault, isFault, testOperation, type JsonPatchOperation } from "@cocoon/core";
-import type { CallOptions, KubeClient } from "../client.ts";
-import { keyOf, keyText, type KubeObject, type ResourceType } from "../object.ts";
+import type { CallOptions, KubeClient } from "../client/client.ts";
+import type { OwnWrites } from "./own-writes.ts";
+import { getKey, keyText, type KubeObject, type ResourceType } from "../object.ts";
 
 const attempts = 8;
 
@@ -18,6 +16,8 @@ export interface FinalizerTarget<T extends KubeObject> {
   /** As it was last seen; when it has the wanted form already, nothing is sent. */
   readonly object: T;
   readonly finalizer: string;
+  /** Where the patch goes through, so that the next read sees it before the cache does. */
+  readonly writes?: Pick<OwnWrites<T>, "patch">;
 }
 
 /** The object with the finalizer. Throws `conflict` when it is being deleted or was replaced by another one. */
@@ -28,10 +28,10 @@ export async function addFinalizer<T extends KubeObject>(
   const changed = await change(target, options, (object) => {
     if (hasFinalizer(object, target.finalizer)) return undefined;
     if (object.metadata.deletionTimestamp)
-      throw new Fault("conflict", `${nameOf(target)} is being deleted: a finalizer comes too late`);
+      throw new Fault("conflict", `${getName(target)} is being deleted: a finalizer comes too late`);
     return addOperations(object, target.finalizer);
   });
-  if (!changed) throw new Fault("conflict", `${nameOf(target)} was deleted`);
+  if (!changed) throw new Fault("conflict", `${getName(target)} was deleted`);
   return changed;
 }
 
@@ -77,14 +77,16 @@ async function change<T extends KubeObject>(
   operationsFor: (object: T) => JsonPatchOperation[] | undefined,
 ): Promise<T | undefined> {
   const { client, type } = target;
-  const key = keyOf(target.object);
+  const key = getKey(target.object);
   let object = target.object;
   try {
     for (let attempt = 1; attempt <= attempts; attempt += 1) {
       const body = operationsFor(object);
       if (!body) return object;
       const patched = await tryPatch(() =>
-        client.patch(type, { key, patch: { type: "json", body } }, options),
+        target.writes
+          ? target.writes.patch({ key, patch: { type: "json", body } }, options)
+          : client.patch(type, { key, patch: { type: "json", body } }, options),
       );
       if (patched) return patched;
       object = await client.get(type, key, options);
@@ -94,7 +96,7 @@ async function change<T extends KubeObject>(
     if (isFault(error, "notFound")) return undefined;
     throw error;
   }
-  throw new Fault("conflict", `${nameOf(target)}: finalizers changed ${attempts} times under our hands`);
+  throw new Fault("conflict", `${getName(target)}: finalizers changed ${attempts} times under our hands`);
 }
 
 /** Undefined when the object was not what the patch was made for. The server calls a failed test invalid (422). */
@@ -107,6 +109,6 @@ async function tryPatch<T>(patch: () => Promise<T>): Promise<T | undefined> {
   }
 }
 
-function nameOf({ type, object }: FinalizerTarget<KubeObject>): string {
-  return `${type.kind} ${keyText(keyOf(object))}`;
+function getName({ type, object }: FinalizerTarget<KubeObject>): string {
+  return `${type.kind} ${keyText(getKey(object))}`;
 }

@@ -1,17 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { createRegistry, Fault, isFault, silentLogger } from "@cocoon/core";
+import { createRegistry, Fault, isFault, silentLogger, type Clock } from "@cocoon/core";
 import { count, seededRandom, testSeed } from "@cocoon/testkit";
+import { FakeClock } from "@cocoon/core/testing";
 import { leases } from "../builtin.ts";
 import type { Lease } from "../builtin-objects.ts";
-import type { KubeClient } from "../client.ts";
-import type { Clock } from "./clock.ts";
-import { guardedClient } from "./guarded-client.ts";
+import type { KubeClient } from "../client/client.ts";
+import { guardedClient } from "./leadership.ts";
 import { lead, type LeaderElectionOptions } from "./leader-election.ts";
 import type { Leadership } from "./leadership.ts";
-import { ManualClock } from "./testing/manual-clock.ts";
-import { MemoryServer } from "./testing/memory-client.ts";
+import { FakeCluster } from "./testing/fake-cluster.ts";
 
 const lease = { namespace: "ns", name: "the-lease" };
 
@@ -19,7 +18,7 @@ async function settle(turns = 12): Promise<void> {
   for (let turn = 0; turn < turns; turn += 1) await nextTurn();
 }
 
-async function pass(clock: ManualClock, ms: number, stepMs = 250): Promise<void> {
+async function pass(clock: FakeClock, ms: number, stepMs = 250): Promise<void> {
   for (let left = ms; left > 0; left -= stepMs) {
     clock.advance(Math.min(stepMs, left));
     await settle();
@@ -33,15 +32,15 @@ interface Candidate {
 }
 
 interface World {
-  readonly server: MemoryServer;
-  readonly clock: ManualClock;
+  readonly server: FakeCluster;
+  readonly clock: FakeClock;
 }
 
 function newWorld(): World {
-  return { server: new MemoryServer(), clock: new ManualClock() };
+  return { server: new FakeCluster(), clock: new FakeClock() };
 }
 
-/** A replica whose body leads until it is told to stop or loses the lease. */
+/** A replica whose body leads until it is stopped or loses the lease. */
 function candidate(
   { server, clock }: World,
   identity: string,
@@ -75,7 +74,7 @@ function candidate(
   return Object.assign(self, { stop, result });
 }
 
-const record = (server: MemoryServer) => server.objects<Lease>("leases")[0]?.spec;
+const record = (server: FakeCluster) => server.objects<Lease>("leases")[0]?.spec;
 
 describe("leader election", () => {
   test("one leads, and writes a lease that other implementations understand", async () => {
@@ -149,7 +148,7 @@ describe("leader election", () => {
     await b.result;
   });
 
-  test("a leader that cannot renew is told before another one can take over", async () => {
+  test("a leader that cannot renew is stopped before another one can take over", async () => {
     const world = newWorld();
     let down = false;
     const before = (): void => {
@@ -168,7 +167,7 @@ describe("leader election", () => {
       if (b.leadership) tookOverAt = world.clock.now();
     }
     assert.ok(lostAt !== undefined && tookOverAt !== undefined);
-    assert.ok(tookOverAt - lostAt >= 4_000, `told only ${tookOverAt - lostAt} ms before`);
+    assert.ok(tookOverAt - lostAt >= 4_000, `stopped only ${tookOverAt - lostAt} ms before`);
     await assert.rejects(
       a.result,
       (error) => isFault(error, "unavailable") && /leadership lost/.test(error.message),
@@ -177,7 +176,7 @@ describe("leader election", () => {
     await b.result;
   });
 
-  test("short trouble is survived", async () => {
+  test("short problem is survived", async () => {
     const world = newWorld();
     let down = false;
     const before = (): void => {
@@ -290,7 +289,7 @@ describe("leader election", () => {
     assert.equal(record(world.server)?.holderIdentity, undefined);
   });
 
-  test("the lease counts from when it was asked for, not from when the answer came", async () => {
+  test("the lease counts from when it was requested, not from when the answer came", async () => {
     const world = newWorld();
     let slow = true;
     const after = async (): Promise<void> => {
@@ -351,12 +350,12 @@ describe("leader election", () => {
  * get lost, and it stops for a while; what fell due meanwhile runs in any order when it wakes.
  */
 class ShakyClock implements Clock {
-  readonly #base: ManualClock;
+  readonly #base: FakeClock;
   readonly #rate: number;
   readonly #random: () => number;
   #paused: (() => void)[] | undefined;
 
-  constructor(base: ManualClock, rate: number, random: () => number) {
+  constructor(base: FakeClock, rate: number, random: () => number) {
     this.#base = base;
     this.#rate = rate;
     this.#random = random;
@@ -404,7 +403,7 @@ test("leader election: never two at once, whatever clocks, network and pauses do
     const world = newWorld();
     const clocks = [0.97, 1, 1.03].map((rate) => new ShakyClock(world.clock, rate, random));
     const delay = (clock: Clock, ms: number) => new Promise<void>((resolve) => clock.schedule(ms, resolve));
-    const troubled = async (clock: Clock): Promise<void> => {
+    const failing = async (clock: Clock): Promise<void> => {
       await delay(clock, random() * (random() < 0.1 ? 6_000 : 300));
       if (random() < 0.1) throw new Fault("timeout", "lost");
     };
@@ -412,7 +411,7 @@ test("leader election: never two at once, whatever clocks, network and pauses do
       const restart = { current: undefined as Candidate | undefined, generation: 0 };
       const start = (): void => {
         restart.generation += 1;
-        const client = world.server.client({ before: () => troubled(clock), after: () => troubled(clock) });
+        const client = world.server.client({ before: () => failing(clock), after: () => failing(clock) });
         const each = candidate(world, `replica-${index}-${restart.generation}`, { client, clock, random });
         restart.current = each;
         each.result.then(start, start);
@@ -456,5 +455,5 @@ test("leader election: never two at once, whatever clocks, network and pauses do
     }
   }
   // In a lucky world the first leader stays; in most it does not, or the test would show nothing.
-  assert.ok(takenOver > rounds / 2, `somebody took over in ${takenOver} of ${rounds} worlds only`);
+  assert.ok(takenOver > rounds / 2, `a takeover happened in ${takenOver} of ${rounds} worlds only`);
 });

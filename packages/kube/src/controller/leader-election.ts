@@ -1,29 +1,31 @@
 /**
- * Leader election on a Lease: of several replicas one acts.
- *
- *   await lead(options, async (leadership) => {
- *     await using controller = startController({ ..., signal: leadership.signal });
- *     await aborted(AbortSignal.any([signal, leadership.signal]));
- *   });
- *
- * `lead` waits until it holds the lease, runs the body, keeps renewing until the body has ended (also while it shuts
- * down), then gives the lease back. When the lease cannot be renewed within `renewDeadlineMs`, counted from the
- * moment the last successful write was sent, `leadership.signal` aborts; others wait `leaseDurationMs` from when
- * they saw that write, so the body has the difference to end.
+ * Leader election on a Lease: of several replicas one acts. `lead` waits until it holds the lease, runs the body, keeps renewing
+ * until the body has ended, then releases it. When the lease was not renewed within `renewDeadlineMs` of the last successful
+ * write, `leadership.signal` aborts; others wait `leaseDurationMs`, so the body has the difference to end.
  */
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import { Fault, Gauge, isFault, messageOf, toFault, type Logger, type Registry } from "@cocoon/core";
-import type { KubeClient } from "../client.ts";
+import {
+  clockSleep,
+  Fault,
+  Gauge,
+  isFault,
+  openMetric,
+  getErrorMessage,
+  systemClock,
+  toFault,
+  type Clock,
+  type Logger,
+  type Registry,
+} from "@cocoon/core";
+import type { KubeClient } from "../client/client.ts";
 import { keyText, type ObjectKey } from "../object.ts";
-import { clockSleep, systemClock, type Clock } from "./clock.ts";
 import { Term, type Leadership } from "./leadership.ts";
 import { LeaseLock, type Attempt } from "./lease-lock.ts";
 
 export interface LeaderElectionOptions {
   readonly client: KubeClient;
   readonly lease: ObjectKey;
-  /** Ends the wait for the lease. Once leading, the body decides when to end. */
   readonly signal: AbortSignal;
   readonly log: Logger;
   /** Must be unique among all processes that ever compete; the default is. */
@@ -41,9 +43,8 @@ const jitter = 0.2;
 const releaseTimeoutMs = 5_000;
 
 /**
- * The body's result; undefined when `signal` aborted before we led. Rejects with what the body threw, or, when the
- * leadership was lost, with a fault that says why. A body that does not end before the lease expires is abandoned:
- * end the process then.
+ * The body's result; undefined when `signal` aborted before. Rejects with what the body threw or why leadership was lost. A body
+ * that does not end before the lease expires is abandoned: end the process then.
  */
 export async function lead<T>(
   options: LeaderElectionOptions,
@@ -59,7 +60,7 @@ class Election {
   readonly #lock: LeaseLock;
   readonly #log: Logger;
   readonly #status: (leading: boolean) => void;
-  #lastTrouble = "";
+  #lastProblem = "";
 
   constructor(options: LeaderElectionOptions) {
     this.#options = {
@@ -108,7 +109,8 @@ class Election {
       ended.abort();
       await renewing;
       this.#status(false);
-      if (term.signal.aborted) this.#log.warn({ error: messageOf(term.signal.reason) }, "leadership lost");
+      if (term.signal.aborted)
+        this.#log.warn({ error: getErrorMessage(term.signal.reason) }, "leadership lost");
       else await this.#release();
     }
   }
@@ -127,11 +129,11 @@ class Election {
     }
   }
 
-  /** One attempt; undefined when the server could not be asked, which is worth another try. */
+  /** One attempt; undefined when the server did not answer, which is worth another try. */
   async #try(signal: AbortSignal, timeoutMs: number): Promise<Attempt | undefined> {
     try {
       const attempt = await this.#lock.tryHold({ signal, timeoutMs });
-      this.#lastTrouble = "";
+      this.#lastProblem = "";
       return attempt;
     } catch (error) {
       if (!signal.aborted) this.#report(error);
@@ -141,10 +143,13 @@ class Election {
 
   #report(error: unknown): void {
     const fault = toFault(error);
-    const trouble = `${fault.code} ${fault.message}`;
-    const level = trouble === this.#lastTrouble ? "debug" : "warn"; // once per kind of trouble, not once per try
-    this.#lastTrouble = trouble;
-    this.#log[level]({ code: fault.code, error: messageOf(fault) }, "cannot acquire or renew the lease");
+    const problem = `${fault.code} ${fault.message}`;
+    const level = problem === this.#lastProblem ? "debug" : "warn"; // once per kind of problem, not once per attempt
+    this.#lastProblem = problem;
+    this.#log[level](
+      { code: fault.code, error: getErrorMessage(fault) },
+      "cannot acquire or renew the lease",
+    );
   }
 
   #waitMs(attempt: Attempt | undefined): number {
@@ -164,7 +169,7 @@ class Election {
       const leftMs = term.sentAt + leaseDurationMs - clock.now();
       const fault = new Fault(
         "timeout",
-        `${messageOf(term.signal.reason)}; work did not end before the lease expired`,
+        `${getErrorMessage(term.signal.reason)}; work did not end before the lease expired`,
       );
       cancel = clock.schedule(leftMs, () => reject(fault));
     };
@@ -175,7 +180,7 @@ class Election {
       term.signal.throwIfAborted();
       return result;
     } catch (error) {
-      // Whatever the body made of being told to end, the loss is the cause.
+      // Whatever the body threw after the abort, the loss is the cause.
       if (term.signal.aborted && !isFault(error, "timeout")) throw toFault(term.signal.reason);
       throw error;
     } finally {
@@ -190,7 +195,7 @@ class Election {
       if (await this.#lock.release(limits)) this.#log.info("leadership released");
     } catch (error) {
       // Not fatal: the others take over when the lease expires.
-      this.#log.warn({ error: messageOf(error) }, "cannot release the lease");
+      this.#log.warn({ error: getErrorMessage(error) }, "cannot release the lease");
     }
   }
 }
@@ -212,15 +217,10 @@ function checkTimes({ leaseDurationMs, renewDeadlineMs, retryPeriodMs }: Times):
 
 export function statusGauge(registry: Registry | undefined, name: string): (leading: boolean) => void {
   if (!registry) return () => undefined;
-  const known = registry.getSingleMetric("leader_election_master_status");
-  const gauge =
-    known instanceof Gauge
-      ? known
-      : new Gauge({
-          name: "leader_election_master_status",
-          help: "1 while this process holds the lease of that name.",
-          labelNames: ["name"],
-          registers: [registry],
-        });
+  const gauge = openMetric(registry, Gauge, {
+    name: "leader_election_master_status",
+    help: "1 while this process holds the lease of that name.",
+    labelNames: ["name"],
+  });
   return (leading) => gauge.set({ name }, leading ? 1 : 0);
 }

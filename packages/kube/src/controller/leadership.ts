@@ -1,17 +1,14 @@
-/** The certainty, for a while, that nobody else acts: granted by a lease, renewed, and gone in time. */
-import { Fault } from "@cocoon/core";
-import type { Clock } from "./clock.ts";
+/** The guarantee, for a limited time, that no other replica acts: granted by a lease, renewed, and ended in time. */
+import { Fault, type Clock } from "@cocoon/core";
+import type { CallOptions, KubeClient } from "../client/client.ts";
 
 export interface Leadership {
-  /** Aborts when we lead no longer, before anybody else can. Everything that acts must end on it. */
+  /** Aborts when this replica no longer leads, before another one can. Everything that acts must end on it. */
   readonly signal: AbortSignal;
   readonly identity: string;
   /** Grows with every change of the holder: a fencing token for what is written. */
   readonly epoch: number;
-  /**
-   * Throws when we can no longer be sure to lead. To be called right before acting: a process that was stopped for a
-   * while may run other code before its timers, and with them `signal`, are served.
-   */
+  /** Throws when leadership is not certain. For right before acting: after a pause other code may run before the timers. */
   assertHeld(): void;
 }
 
@@ -27,13 +24,13 @@ interface Sent {
   readonly sentAtWall: number;
 }
 
-/** One term of office. */
 export class Term implements Leadership, Disposable {
   readonly identity: string;
   readonly epoch: number;
   readonly #clock: Clock;
   readonly #renewDeadlineMs: number;
   readonly #abort = new AbortController();
+  readonly signal: AbortSignal = this.#abort.signal;
   #sent: Sent;
   #cancel: (() => void) | undefined;
 
@@ -45,16 +42,10 @@ export class Term implements Leadership, Disposable {
     this.#sent = sent;
   }
 
-  get signal(): AbortSignal {
-    return this.#abort.signal;
-  }
-
-  /** When the write was sent that this term rests on. */
   get sentAt(): number {
     return this.#sent.sentAt;
   }
 
-  /** Time left until we must have renewed. */
   get remainingMs(): number {
     // The steady clock stands still while a machine is suspended, the wall clock may jump: the worse one counts.
     const steadyMs = this.#clock.now() - this.#sent.sentAt;
@@ -69,7 +60,6 @@ export class Term implements Leadership, Disposable {
     this.watch();
   }
 
-  /** Arms the timer that ends the term when it is not renewed. */
   watch(): void {
     this.#cancel?.();
     this.#cancel = this.#clock.schedule(this.remainingMs, () => {
@@ -91,4 +81,24 @@ export class Term implements Leadership, Disposable {
   [Symbol.dispose](): void {
     this.#cancel?.();
   }
+}
+
+/** A client that writes only while its leadership is certain: checked right before each write, ended with it. */
+export function guardedClient(client: KubeClient, leadership: Leadership): KubeClient {
+  const guarded = <O extends CallOptions>(options: O): O => {
+    leadership.assertHeld();
+    return { ...options, signal: AbortSignal.any([options.signal, leadership.signal]) };
+  };
+  return {
+    get: (type, key, options) => client.get(type, key, options),
+    list: (type, options) => client.list(type, options),
+    pages: (type, options) => client.pages(type, options),
+    create: async (type, object, options) => client.create(type, object, guarded(options)),
+    update: async (type, object, options) => client.update(type, object, guarded(options)),
+    patch: async (type, target, options) => client.patch(type, target, guarded(options)),
+    delete: async (type, key, options) => client.delete(type, key, guarded(options)),
+    raw: async (request) => client.raw(request.method === "GET" ? request : guarded(request)),
+    // The connection belongs to the caller that opened it.
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
 }

@@ -1,10 +1,10 @@
 /** The Lease object that candidates compete for: read, judged by what was observed, and written with a precondition. */
-import { isFault } from "@cocoon/core";
+import { isFault, ignoreFault, type Clock } from "@cocoon/core";
+import { formatMicros } from "@cocoon/core/conditions";
 import { leases } from "../builtin.ts";
 import type { Lease } from "../builtin-objects.ts";
-import type { KubeClient } from "../client.ts";
+import type { KubeClient } from "../client/client.ts";
 import type { ObjectKey } from "../object.ts";
-import type { Clock } from "./clock.ts";
 
 export interface LeaseLockOptions {
   readonly client: KubeClient;
@@ -23,14 +23,9 @@ export type Attempt =
   /** `sentAt`: our own time just before the write was sent; the lease counts from there. */
   | { readonly kind: "held"; readonly sentAt: number; readonly sentAtWall: number; readonly epoch: number }
   | { readonly kind: "other"; readonly holder: string; readonly expiresInMs: number }
-  /** Somebody else wrote in between, or the lease vanished: look again. */
   | { readonly kind: "again" };
 
-/**
- * Times in the lease are for people. Whether it expired is judged by our own clock from the moment we first saw the
- * record in its present form, so that clocks of different machines need not agree; they only have to run about
- * equally fast.
- */
+/** Times in the lease are for people: expiry is measured by our own clock from when the record was first seen. */
 export class LeaseLock {
   readonly #options: LeaseLockOptions;
   #observed: { readonly text: string; readonly at: number } | undefined;
@@ -70,16 +65,10 @@ export class LeaseLock {
     }
   }
 
-  async #read(limits: CallLimits): Promise<Lease | undefined> {
-    try {
-      return await this.#options.client.get(leases, this.#options.key, limits);
-    } catch (error) {
-      if (isFault(error, "notFound")) return undefined;
-      throw error;
-    }
+  #read(limits: CallLimits): Promise<Lease | undefined> {
+    return ignoreFault("notFound", this.#options.client.get(leases, this.#options.key, limits));
   }
 
-  /** How long the record is still good, by our clock. */
   #observe(lease: Lease): number {
     const now = this.#options.clock.now();
     const text = JSON.stringify(lease.spec ?? {});
@@ -104,7 +93,7 @@ export class LeaseLock {
 
   async #write(lease: Lease, limits: CallLimits): Promise<Attempt> {
     const { client, clock } = this.#options;
-    // Until the answer is there nobody knows what the server holds: the next attempt reads.
+    // Until the answer arrives it is unknown what the server holds: the next attempt reads.
     this.#own = undefined;
     const sent = { sentAt: clock.now(), sentAtWall: clock.wallNow() };
     try {
@@ -136,8 +125,7 @@ export class LeaseLock {
     };
   }
 
-  /** The server wants microseconds. */
   #now(): string {
-    return new Date(this.#options.clock.wallNow()).toISOString().replace("Z", "000Z");
+    return formatMicros(new Date(this.#options.clock.wallNow()));
   }
 }

@@ -1,14 +1,9 @@
-/**
- * What a full queue refuses is not lost: it follows from the sources. They are asked again, and their keys are fed
- * to the queue as it gets room, until every one of them was accepted since the last refusal.
- */
-import type { Clock } from "./clock.ts";
+/** What a full queue refuses follows from the sources: their keys are fed again until all were accepted. */
+import type { Clock } from "@cocoon/core";
 
 export interface OverflowRecoveryOptions {
   readonly clock: Clock;
-  /** Every key that follows from what the sources hold now. */
   readonly allKeys: () => Iterable<string>;
-  /** False when there is no room. */
   readonly add: (key: string) => boolean;
 }
 

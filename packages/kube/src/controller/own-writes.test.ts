@@ -2,13 +2,12 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Fault, isFault, silentLogger } from "@cocoon/core";
 import { count, seededRandom, testSeed } from "@cocoon/testkit";
-import { keyOf, resourceType, type KubeObject } from "../object.ts";
+import { FakeClock } from "@cocoon/core/testing";
+import { getKey, resourceType, type KubeObject, includesVersion } from "../object.ts";
 import { OwnWrites } from "./own-writes.ts";
 import { controllerReference } from "./owner-references.ts";
-import { includesVersion } from "./resource-version.ts";
-import type { Change, Source } from "./source.ts";
-import { ManualClock } from "./testing/manual-clock.ts";
-import { MemoryServer, type MemoryCall } from "./testing/memory-client.ts";
+import type { Change, Source } from "./watches.ts";
+import { FakeCluster, type FakeCall } from "./testing/fake-cluster.ts";
 
 const things = resourceType<KubeObject>({
   group: "example.io",
@@ -23,14 +22,14 @@ const child = (name: string, labels: Record<string, string> = {}): KubeObject =>
   metadata: { namespace: "ns", name, labels, ownerReferences: [controllerReference(things, owner)] },
 });
 
-/** A cache that lags: it shows what the server had until it is told to catch up, event by event. */
+/** A cache that lags: it shows what the server had until the test lets it catch up, event by event. */
 class LaggingSource implements Source<KubeObject> {
   readonly #objects = new Map<string, KubeObject>();
   readonly #listeners = new Set<(change: Change<KubeObject>) => void>();
   readonly #waiting: { readonly kind: "applied" | "deleted"; readonly object: KubeObject }[] = [];
   resourceVersion = "100";
 
-  constructor(server: MemoryServer) {
+  constructor(server: FakeCluster) {
     server.onChange = (event) => this.#waiting.push(event);
   }
   get = ({ name }: { readonly name: string }) => this.#objects.get(name);
@@ -39,6 +38,14 @@ class LaggingSource implements Source<KubeObject> {
   subscribe(listener: (change: Change<KubeObject>) => void): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+  }
+  /** A list of a restored storage whose version has caught up meanwhile. */
+  restore(object: KubeObject, version: string): void {
+    const old = this.#objects.get(object.metadata.name ?? "");
+    assert.ok(old);
+    this.#objects.set(object.metadata.name ?? "", object);
+    this.resourceVersion = version;
+    for (const listener of this.#listeners) listener({ kind: "updated", old, object });
   }
   get lag(): number {
     return this.#waiting.length;
@@ -60,7 +67,7 @@ class LaggingSource implements Source<KubeObject> {
     }
   }
   /** The watch was away and lists again: all at once, and no word about what came and went meanwhile. */
-  relist(server: MemoryServer): void {
+  relist(server: FakeCluster): void {
     this.#waiting.length = 0;
     this.#objects.clear();
     for (const object of server.objects("things")) this.#objects.set(object.metadata.name ?? "", object);
@@ -68,12 +75,12 @@ class LaggingSource implements Source<KubeObject> {
   }
 }
 
-type Hooks = Parameters<MemoryServer["client"]>[0];
+type Hooks = Parameters<FakeCluster["client"]>[0];
 
 function setUp(hooks: Hooks = {}, extra: { readonly maxEntries?: number } = {}) {
-  const server = new MemoryServer();
+  const server = new FakeCluster();
   const source = new LaggingSource(server);
-  const clock = new ManualClock();
+  const clock = new FakeClock();
   const givenUp: string[] = [];
   const writes = new OwnWrites<KubeObject>({
     client: server.client(hooks),
@@ -94,7 +101,7 @@ describe("own writes", () => {
     const { writes, source } = setUp();
     const made = await writes.ensure(child("a"), options);
     assert.equal(source.get({ name: "a" }), undefined);
-    assert.equal(writes.get(keyOf(made))?.metadata.uid, made.metadata.uid);
+    assert.equal(writes.get(getKey(made))?.metadata.uid, made.metadata.uid);
     assert.deepEqual(names(writes.list()), ["a"]);
     assert.deepEqual(names(writes.ownedBy(owner)), ["a"]);
     source.catchUp();
@@ -107,21 +114,21 @@ describe("own writes", () => {
     const made = await writes.ensure(child("a"), options);
     source.catchUp();
     await writes.patch(
-      { key: keyOf(made), patch: { type: "merge", body: { metadata: { labels: { step: "1" } } } } },
+      { key: getKey(made), patch: { type: "merge", body: { metadata: { labels: { step: "1" } } } } },
       options,
     );
-    assert.equal(writes.get(keyOf(made))?.metadata.labels?.["step"], "1");
+    assert.equal(writes.get(getKey(made))?.metadata.labels?.["step"], "1");
     await server
       .client()
       .patch(
         things,
-        { key: keyOf(made), patch: { type: "merge", body: { metadata: { labels: { step: "2" } } } } },
+        { key: getKey(made), patch: { type: "merge", body: { metadata: { labels: { step: "2" } } } } },
         options,
       );
     source.catchUp(1);
-    assert.equal(writes.get(keyOf(made))?.metadata.labels?.["step"], "1");
+    assert.equal(writes.get(getKey(made))?.metadata.labels?.["step"], "1");
     source.catchUp(1);
-    assert.equal(writes.get(keyOf(made))?.metadata.labels?.["step"], "2");
+    assert.equal(writes.get(getKey(made))?.metadata.labels?.["step"], "2");
     assert.equal(writes.pending, 0);
   });
 
@@ -130,10 +137,10 @@ describe("own writes", () => {
     const made = await writes.ensure(child("a"), options);
     source.catchUp();
     await writes.delete(made, options);
-    assert.ok(writes.get(keyOf(made))?.metadata.deletionTimestamp);
+    assert.ok(writes.get(getKey(made))?.metadata.deletionTimestamp);
     const second = await server.client().create(things, child("a"), options);
     source.catchUp();
-    const seen = writes.get(keyOf(made));
+    const seen = writes.get(getKey(made));
     assert.equal(seen?.metadata.uid, second.metadata.uid);
     assert.equal(seen?.metadata.deletionTimestamp, undefined);
     assert.equal(writes.pending, 0);
@@ -141,22 +148,34 @@ describe("own writes", () => {
     assert.equal(server.objects("things").length, 1, "the successor was left alone");
   });
 
+  test("a restored storage has none of our writes, also when its version has caught up", async () => {
+    const { writes, source } = setUp();
+    const before = await writes.ensure(child("a"), options);
+    const changed = await writes.update({ ...before, spec: 1 } as KubeObject, options);
+    source.catchUp();
+    await writes.delete(changed, options);
+    assert.ok(writes.get(getKey(before))?.metadata.deletionTimestamp);
+    source.restore(before, "999");
+    assert.equal(writes.get(getKey(before))?.metadata.deletionTimestamp, undefined);
+    assert.equal(writes.pending, 0);
+  });
+
   test("created and deleted before the cache saw anything: gone when it has caught up", async () => {
     const { writes, source } = setUp();
     const made = await writes.ensure(child("a"), options);
     await writes.delete(made, options);
-    assert.ok(writes.get(keyOf(made))?.metadata.deletionTimestamp);
+    assert.ok(writes.get(getKey(made))?.metadata.deletionTimestamp);
     source.catchUp();
-    assert.equal(writes.get(keyOf(made)), undefined);
+    assert.equal(writes.get(getKey(made)), undefined);
     assert.equal(writes.pending, 0);
   });
 
   test("a relist that no longer has the object ends the overlay", async () => {
     const { writes, source, server } = setUp();
     const made = await writes.ensure(child("a"), options);
-    await server.client().delete(things, keyOf(made), options);
+    await server.client().delete(things, getKey(made), options);
     source.relist(server);
-    assert.equal(writes.get(keyOf(made)), undefined);
+    assert.equal(writes.get(getKey(made)), undefined);
     assert.deepEqual(names(writes.list()), []);
   });
 
@@ -214,7 +233,7 @@ describe("own writes: creates whose answer is lost", () => {
   ): Hooks {
     let left = times;
     return {
-      [when]: (call: MemoryCall) => {
+      [when]: (call: FakeCall) => {
         if (call.verb === "create" && left > 0) {
           left -= 1;
           throw new Fault(code, "injected");
@@ -223,7 +242,7 @@ describe("own writes: creates whose answer is lost", () => {
     };
   }
 
-  async function ensureWithTime(writes: OwnWrites<KubeObject>, clock: ManualClock): Promise<KubeObject> {
+  async function ensureWithTime(writes: OwnWrites<KubeObject>, clock: FakeClock): Promise<KubeObject> {
     const result = writes.ensure(child("a"), options);
     result.catch(() => undefined);
     for (let turn = 0; turn < 40; turn += 1) {
@@ -246,11 +265,11 @@ describe("own writes: creates whose answer is lost", () => {
     assert.equal(server.objects("things").length, 1);
   });
 
-  test("still unknown: it shows as it was sent, so that nobody makes another; then it is given up", async () => {
+  test("still unknown: it shows as it was sent, so that no second one is made; then it is given up", async () => {
     const { writes, clock, server, givenUp } = setUp(failing("before", "unavailable", 99));
     await assert.rejects(ensureWithTime(writes, clock), (error) => isFault(error, "unavailable"));
     assert.deepEqual(names(writes.ownedBy(owner)), ["a"]);
-    assert.equal(writes.get(keyOf(child("a")))?.metadata.uid, undefined);
+    assert.equal(writes.get(getKey(child("a")))?.metadata.uid, undefined);
     await assert.rejects(writes.delete(child("a"), options), /never confirmed/);
     clock.advance(90_000);
     assert.deepEqual(givenUp, ["a"], "without anybody asking");
@@ -262,7 +281,7 @@ describe("own writes: creates whose answer is lost", () => {
     const { writes } = setUp(failing("before", "forbidden", 1));
     await assert.rejects(writes.ensure(child("a"), options), (error) => isFault(error, "forbidden"));
     assert.equal(writes.pending, 0);
-    assert.equal(writes.get(keyOf(child("a"))), undefined);
+    assert.equal(writes.get(getKey(child("a"))), undefined);
   });
 
   test("what exists already is taken when the owner is the same, and refused when it is not", async () => {
@@ -273,7 +292,7 @@ describe("own writes: creates whose answer is lost", () => {
     await assert.rejects(writes.ensure(child("foreign"), options), (error) =>
       isFault(error, "alreadyExists"),
     );
-    assert.ok(writes.get(keyOf(child("foreign"))), "but from now on we know that it is there");
+    assert.ok(writes.get(getKey(child("foreign"))), "but from now on we know that it is there");
     assert.deepEqual(names(writes.ownedBy(owner)), ["a"]);
   });
 });

@@ -1,26 +1,26 @@
 /**
- * Read your own writes: what this process wrote shows at once, whatever the cache knows yet. A controller that asks
- * here, not the cache, never creates a child twice, never deletes one twice, and never plans from its own past.
+ * Read your own writes: what this process wrote shows at once, whatever the cache knows yet.
  *
- * The design is one overlay and one rule. Every answer of the server is laid over the cache with the version it
- * carries, and stays there until the cache has taken in that version. Versions of one kind only grow, so from then on
- * the cache knows the write and everything that happened to the object since.
+ * Every answer of the server is laid over the cache until the cache has taken in its version. Versions of one kind only grow.
  *
  *   written      the server's answer; until the cache has seen its version
- *   unresolved   a create whose answer was lost: it may be there. Shown as sent, so that nobody makes another one,
- *                until it is seen or could no longer arrive
+ *   unresolved   a create whose answer was lost: shown as sent until it is seen or could no longer arrive
  *   deleted      shown as being deleted until the cache shows the same, or another object (UID) of that name
  *
- * It lives in memory. What protects across crashes and leaders is the name: derive it from the owner, then the server
- * refuses a second one, and `ensure` takes the first for what it is.
+ * Across crashes and leaders the name protects: derived from the owner, the server refuses a second one.
  */
-import { Fault, isFault, toFault, type Logger } from "@cocoon/core";
-import type { DeleteOptions, KubeClient, Patch, WriteOptions } from "../client.ts";
-import { keyOf, keyText, type KubeObject, type ObjectKey, type ResourceType } from "../object.ts";
-import { clockSleep, systemClock, type Clock } from "./clock.ts";
-import { controllerOf, isControlledBy } from "./owner-references.ts";
-import { includesVersion } from "./resource-version.ts";
-import type { Source } from "./source.ts";
+import { clockSleep, Fault, isFault, systemClock, toFault, type Clock, type Logger } from "@cocoon/core";
+import type { DeleteOptions, KubeClient, Patch, WriteOptions } from "../client/client.ts";
+import {
+  getKey,
+  keyText,
+  type KubeObject,
+  type ObjectKey,
+  type ResourceType,
+  includesVersion,
+} from "../object.ts";
+import { findController, isControlledBy } from "./owner-references.ts";
+import type { Change, Source } from "./watches.ts";
 
 export interface OwnWritesOptions<T extends KubeObject> {
   readonly client: KubeClient;
@@ -51,13 +51,13 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
   readonly #entries = new Map<string, Entry<T>>();
   readonly #timers = new Map<string, () => void>();
   #subscription: Disposable | undefined;
+  #highest: string | undefined;
 
   constructor(options: OwnWritesOptions<T>) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** How many writes the cache has not shown yet. */
   get pending(): number {
     return this.#entries.size;
   }
@@ -81,25 +81,22 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
     const result: T[] = [];
     const seen = new Set<string>();
     for (const object of indexed) {
-      const text = keyText(keyOf(object));
+      const text = keyText(getKey(object));
       seen.add(text);
       const current = this.#view(text, object);
       if (current && belongs(current)) result.push(current);
     }
     for (const [text, entry] of this.#entries) {
       if (seen.has(text)) continue;
-      const current = this.#view(text, this.#options.source.get(keyOf(entry.object)));
+      const current = this.#view(text, this.#options.source.get(getKey(entry.object)));
       if (current && belongs(current)) result.push(current);
     }
     return result;
   }
 
-  /**
-   * Creates the object, once: when it exists already with the same managing owner, that one is returned. May be
-   * repeated. Throws `alreadyExists` when the name belongs to somebody else.
-   */
+  /** Creates the object once: an existing one of the same owner is returned. Throws `alreadyExists` for another owner's. */
   async ensure(object: T, options: WriteOptions): Promise<T> {
-    const key = keyOf(object);
+    const key = getKey(object);
     if (key.name === "")
       throw new Fault(
         "invalid",
@@ -131,22 +128,22 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
   /** Deletes this very object, by UID: a successor of the same name is left alone. May be repeated. */
   async delete(object: T, options: DeleteOptions): Promise<void> {
     const { uid } = object.metadata;
-    if (!uid) throw new Fault("invalid", `${keyText(keyOf(object))} has no uid: it was never confirmed`);
+    if (!uid) throw new Fault("invalid", `${keyText(getKey(object))} has no uid: it was never confirmed`);
     this.#assertRoom();
     const preconditions = { ...options.preconditions, uid };
     try {
-      await this.#options.client.delete(this.#options.type, keyOf(object), { ...options, preconditions });
+      await this.#options.client.delete(this.#options.type, getKey(object), { ...options, preconditions });
     } catch (error) {
       if (!isFault(error, "notFound")) throw error;
     }
     if (!options.dryRun) this.#put("deleted", object);
   }
 
-  /** Begins to follow the source, so that the overlay shrinks as the cache catches up. */
   start(): this {
-    this.#subscription ??= this.#options.source.subscribe((change) =>
-      this.#sweep(keyText(keyOf(change.object))),
-    );
+    this.#subscription ??= this.#options.source.subscribe((change) => {
+      if (isOlderState(change)) this.#entries.clear();
+      this.#sweep(keyText(getKey(change.object)));
+    });
     return this;
   }
 
@@ -166,15 +163,15 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
         if (isFault(error, "alreadyExists")) return this.#adopt(object, options, error);
         if (!isUncertain(error) || options.signal.aborted || attempt === createAttempts) throw error;
       }
-      // The same name again: if the lost one arrived after all, the server says so.
+      // The same name again: if the lost one arrived after all, the server refuses it.
       await clockSleep(this.#clock, 100 * 3 ** attempt, options.signal);
     }
   }
 
   async #adopt(object: T, { signal }: WriteOptions, refusal: Fault): Promise<T> {
-    const existing = await this.#options.client.get(this.#options.type, keyOf(object), { signal });
-    const wanted = controllerOf(object)?.uid;
-    if (wanted === undefined || controllerOf(existing)?.uid !== wanted) {
+    const existing = await this.#options.client.get(this.#options.type, getKey(object), { signal });
+    const wanted = findController(object)?.uid;
+    if (wanted === undefined || findController(existing)?.uid !== wanted) {
       this.#put("written", existing); // the cache does not know it yet, or we would not have tried
       throw refusal;
     }
@@ -194,7 +191,7 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
   }
 
   #put(kind: Entry<T>["kind"], object: T): Entry<T> {
-    const key = keyOf(object);
+    const key = getKey(object);
     const lifeMs = kind === "unresolved" ? unresolvedMs : longestLagMs;
     const entry = { kind, object, expiresAt: this.#clock.now() + lifeMs };
     this.#entries.delete(keyText(key)); // the newest goes last
@@ -203,7 +200,7 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
     return entry;
   }
 
-  /** Nobody may ask in the meantime; whoever waits for the object must hear that it never came. */
+  /** No read may come in the meantime; the owner must learn that the object never appeared. */
   #lookLater(text: string): void {
     this.#timers.get(text)?.();
     const look = (): void => {
@@ -254,8 +251,17 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
     return cached;
   }
 
+  /** Versions that went backwards come from another history, such as a restored etcd: it has none of these writes. */
+  #dropIfRestored(): void {
+    const { resourceVersion } = this.#options.source;
+    const isRestored = this.#highest !== undefined && !includesVersion(resourceVersion, this.#highest);
+    this.#highest = resourceVersion;
+    if (isRestored) this.#entries.clear();
+  }
+
   /** The key that changed, and the oldest entries as far as the cache has passed them. */
   #sweep(changed: string): void {
+    this.#dropIfRestored();
     if (this.#entries.size === 0) return;
     this.#look(changed);
     for (const text of this.#entries.keys()) {
@@ -270,8 +276,15 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
 
   #look(text: string): void {
     const entry = this.#entries.get(text);
-    if (entry) this.#view(text, this.#options.source.get(keyOf(entry.object)));
+    if (entry) this.#view(text, this.#options.source.get(getKey(entry.object)));
   }
+}
+
+/** An object that became older: its storage was restored, also when the version of the collection has caught up since. */
+function isOlderState<T extends KubeObject>(change: Change<T>): boolean {
+  if (change.kind !== "updated") return false;
+  const before = change.old.metadata.resourceVersion;
+  return before !== undefined && !includesVersion(change.object.metadata.resourceVersion, before);
 }
 
 /** The server may have done it: no answer came, or one that does not say. */

@@ -1,9 +1,19 @@
 /** One reconcile while it runs: its deadline, its signal and how long it takes. */
-import { Fault, type Logger } from "@cocoon/core";
-import type { Clock } from "./clock.ts";
-import type { Outcome } from "./outcome.ts";
+import { Fault, type Clock, type Logger } from "@cocoon/core";
 
-export type RunResult =
+/** The result of a reconcile. Failure is thrown; these are the expected answers. */
+export type Outcome =
+  | { readonly kind: "settled" }
+  | { readonly kind: "requeue"; readonly afterMs: number; readonly why: string };
+
+export const settled: Outcome = { kind: "settled" };
+
+/** Look again after a while even when nothing changes; `why` is for the log. Zero means soon, with back-off. */
+export function requeue(afterMs: number, why: string): Outcome {
+  return { kind: "requeue", afterMs, why };
+}
+
+type RunResult =
   | { readonly kind: "done"; readonly outcome: Outcome }
   | { readonly kind: "failed"; readonly error: unknown };
 
@@ -18,9 +28,11 @@ export class ReconcileRun {
   readonly maxMs: number;
   readonly #clock: Clock;
   readonly #abort = new AbortController();
+  readonly signal: AbortSignal = this.#abort.signal;
   readonly #ended = Promise.withResolvers<void>();
+  readonly ended = this.#ended.promise;
   readonly #startedAt: number;
-  #timedOut = false;
+  timedOut = false;
 
   constructor({ clock, maxMs, log }: RunOptions) {
     this.#clock = clock;
@@ -29,25 +41,10 @@ export class ReconcileRun {
     this.#startedAt = clock.now();
   }
 
-  get signal(): AbortSignal {
-    return this.#abort.signal;
-  }
-
-  /** The deadline passed before the reconcile ended. */
-  get timedOut(): boolean {
-    return this.#timedOut;
-  }
-
   get tookMs(): number {
     return this.#clock.now() - this.#startedAt;
   }
 
-  /** Resolves when the reconcile is over and its result taken in, however it ended. */
-  get ended(): Promise<void> {
-    return this.#ended.promise;
-  }
-
-  /** To be called when the result has been taken in. */
   end(): void {
     this.#ended.resolve();
   }
@@ -59,7 +56,7 @@ export class ReconcileRun {
   /** Never rejects: a failure is a result. */
   async execute(reconcile: () => Promise<Outcome>): Promise<RunResult> {
     const cancel = this.#clock.schedule(this.maxMs, () => {
-      this.#timedOut = true;
+      this.timedOut = true;
       this.log.warn({ maxMs: this.maxMs }, "reconcile takes too long and is aborted");
       this.abort(new Fault("timeout", `reconcile took longer than ${this.maxMs} ms`));
     });

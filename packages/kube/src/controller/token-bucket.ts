@@ -1,7 +1,6 @@
 /** So many at once, then one every so often. */
 export interface TokenBucketOptions {
   readonly burst: number;
-  /** Time for one more. */
   readonly refillMs: number;
 }
 

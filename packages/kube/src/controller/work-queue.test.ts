@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { count, seededRandom, testSeed } from "@cocoon/testkit";
 import fc from "fast-check";
-import { ManualClock } from "./testing/manual-clock.ts";
+import { FakeClock } from "@cocoon/core/testing";
 import { WorkQueue, type Lane, type WorkQueueOptions } from "./work-queue.ts";
 
 const backoff = { backoffBaseMs: 10, backoffMaxMs: 5_000, jitter: 0.3, failingFloorMs: 1_000 };
 
-function queueWith(options: WorkQueueOptions = {}): { queue: WorkQueue; clock: ManualClock } {
-  const clock = new ManualClock();
+function queueWith(options: WorkQueueOptions = {}): { queue: WorkQueue; clock: FakeClock } {
+  const clock = new FakeClock();
   return { clock, queue: new WorkQueue({ clock, ...backoff, ...options }) };
 }
 
@@ -184,6 +184,15 @@ describe("work queue", () => {
     assert.equal(queue.tryTake(), "a");
   });
 
+  test("such a fault may wait longer than what a retry can mend", () => {
+    const { queue } = queueWith({ random: () => 0, terminalBackoffMs: 60_000 });
+    queue.add("a");
+    queue.tryTake();
+    assert.equal(queue.retry("a", { longest: true }), 60_000);
+    queue.done("a");
+    assert.equal(queue.getFailures("a"), 1);
+  });
+
   test("the other side's wish to wait is honoured, even when changes come", () => {
     const { queue, clock } = queueWith();
     queue.add("a");
@@ -210,7 +219,7 @@ describe("work queue", () => {
 
 interface KeyModel {
   running: boolean;
-  /** When the next look is due; undefined when nobody asked. */
+  /** When the next run is due; undefined when none was requested. */
   due: number | undefined;
   failures: number;
   notBefore: number;
@@ -223,12 +232,12 @@ interface Model {
 
 interface Real {
   readonly queue: WorkQueue;
-  readonly clock: ManualClock;
+  readonly clock: FakeClock;
 }
 
 type QueueCommand = fc.Command<Model, Real>;
 
-function modelOf(model: Model, key: string): KeyModel {
+function getModel(model: Model, key: string): KeyModel {
   const known = model.keys.get(key) ?? {
     running: false,
     due: undefined,
@@ -274,7 +283,7 @@ class Add implements QueueCommand {
   check = () => true;
   run(model: Model, real: Real): void {
     assert.equal(real.queue.add(this.key, this.lane), true);
-    wish(modelOf(model, this.key), real.clock.now());
+    wish(getModel(model, this.key), real.clock.now());
     agree(model, real);
   }
   toString = () => `add(${this.key}, ${this.lane})`;
@@ -290,7 +299,7 @@ class AddAfter implements QueueCommand {
   check = () => true;
   run(model: Model, real: Real): void {
     assert.equal(real.queue.addAfter(this.key, this.ms), true);
-    wish(modelOf(model, this.key), real.clock.now() + this.ms);
+    wish(getModel(model, this.key), real.clock.now() + this.ms);
     agree(model, real);
   }
   toString = () => `addAfter(${this.key}, ${this.ms})`;
@@ -303,7 +312,7 @@ class Take implements QueueCommand {
     const key = real.queue.tryTake();
     if (legal.length === 0) return assert.equal(key, undefined, "taken too early or while running");
     assert.ok(key !== undefined && legal.includes(key), `took ${key}, legal were ${legal.join()}`);
-    const state = modelOf(model, key);
+    const state = getModel(model, key);
     state.running = true;
     state.due = undefined;
     agree(model, real);
@@ -320,7 +329,7 @@ class Finish implements QueueCommand {
   }
   check = (model: Readonly<Model>) => model.keys.get(this.key)?.running === true;
   run(model: Model, { queue, clock }: Real): void {
-    const state = modelOf(model, this.key);
+    const state = getModel(model, this.key);
     if (this.how === "well") {
       queue.forget(this.key);
       Object.assign(state, { failures: 0, notBefore: 0, lastDelay: 0 });
@@ -377,7 +386,7 @@ test("work queue: the invariants hold for any sequence of calls", () => {
       fc.commands(commands, { maxCommands: 120, size: "max" }),
       fc.integer(),
       (sequence, randomSeed) => {
-        const clock = new ManualClock();
+        const clock = new FakeClock();
         const queue = new WorkQueue({ clock, ...backoff, random: seededRandom(randomSeed) });
         const model: Model = { keys: new Map() };
         fc.modelRun(() => ({ model, real: { queue, clock } }), sequence);

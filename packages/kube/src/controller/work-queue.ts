@@ -1,23 +1,18 @@
 /**
- * The work queue of a controller: which key is looked at next.
+ * The work queue of a controller: which key is reconciled next.
  *
  *            add            tryTake             done
  *   idle ───────────▶ ready ───────▶ running ───────────▶ idle
  *    │ addAfter, retry  ▲                │ added again ──▶ ready (at the end of the line)
  *    └──▶ delayed ──────┘ time is up     └ retry ────────▶ delayed
  *
- * - A key is there once, however often it was added, and is never handed out while it runs.
- * - Several wishes for one key become one: the earliest time wins. Reconciling is level-based, so an earlier look
- *   also answers the later wish.
- * - First come, first served: a key that is added all the time waits its turn behind everybody else. Keys added in
- *   the background (resync, first list) let the others pass, but get every fifth turn.
- * - A key that fails is delayed exponentially. Changes may call it back early, but not before `failingFloorMs`:
- *   a failing key whose own writes cause changes must not spin.
- * - Not more than `maxKeys` keys; what does not fit is refused, and the owner is told so that it can look again.
+ * - A key is there once and is never handed out while it runs; the earliest of several requests wins.
+ * - First come, first served. Background keys (resync, first list) let the others pass, but get every fifth turn.
+ * - A failing key is delayed exponentially. Changes call it back early, but not before `failingFloorMs`.
+ * - Not more than `maxKeys` keys; the owner of a refused key is informed so that it can requeue.
  */
-import { backoffMs } from "@cocoon/core";
-import { systemClock, type Clock } from "./clock.ts";
-import { DelayHeap } from "./delay-heap.ts";
+import { backoffMs, systemClock, type Clock } from "@cocoon/core";
+import TinyQueue from "tinyqueue";
 import { Fifo } from "./fifo.ts";
 
 export type Lane = "normal" | "background";
@@ -26,15 +21,14 @@ export interface WorkQueueOptions {
   readonly clock?: Clock;
   readonly random?: () => number;
   readonly maxKeys?: number;
-  /** Delay after the first failure; doubles with each further one. */
   readonly backoffBaseMs?: number;
   readonly backoffMaxMs?: number;
-  /** Share of a delay that is random. */
+  /** Delay after a failure that a retry is not expected to mend; default `backoffMaxMs`. */
+  readonly terminalBackoffMs?: number;
   readonly jitter?: number;
   /** How long changes wait at most for a key that failed just now. */
   readonly failingFloorMs?: number;
   readonly observer?: WorkQueueObserver;
-  /** Called when a key became ready; the owner then takes as many as it can run. */
   readonly onReady?: () => void;
 }
 
@@ -51,20 +45,16 @@ export interface WorkQueueStats {
   readonly delayed: number;
   readonly running: number;
   readonly longestRunningMs: number;
-  /** Sum over everything that runs now. */
   readonly unfinishedMs: number;
 }
 
 interface Entry {
   readonly key: string;
-  /** Where it stands in line, if it does. */
   lane: Lane | undefined;
-  /** When it may stand in line, if it waits. */
   dueAt: number | undefined;
-  /** Tells the newest place in a line or heap from outdated ones. */
+  /** Distinguishes the newest place in a line or heap from outdated ones. */
   ticket: number;
   runningSince: number | undefined;
-  /** Added while it ran: back in line when done. */
   again: Lane | undefined;
   failures: number;
   notBefore: number;
@@ -76,6 +66,14 @@ interface Place {
   readonly ticket: number;
 }
 
+interface Delay extends Place {
+  readonly at: number;
+}
+
+function compareDelays(one: Delay, other: Delay): number {
+  return one.at - other.at || one.ticket - other.ticket;
+}
+
 /** One turn in five is for the background when it has something. */
 const turnsBeforeBackground = 4;
 
@@ -85,6 +83,7 @@ const defaults = {
   maxKeys: 200_000,
   backoffBaseMs: 5,
   backoffMaxMs: 300_000,
+  terminalBackoffMs: undefined as number | undefined,
   jitter: 0.3,
   failingFloorMs: 1_000,
   observer: {} as WorkQueueObserver,
@@ -96,7 +95,8 @@ export class WorkQueue implements Disposable {
   readonly #entries = new Map<string, Entry>();
   readonly #running = new Set<Entry>();
   readonly #lanes: Readonly<Record<Lane, Fifo<Place>>> = { normal: new Fifo(), background: new Fifo() };
-  readonly #heap = new DelayHeap();
+  /** Earliest first; outdated places are dropped lazily. */
+  #heap = new TinyQueue<Delay>([], compareDelays);
   #ready = 0;
   #delayed = 0;
   #turns = 0;
@@ -108,7 +108,7 @@ export class WorkQueue implements Disposable {
     this.#options = { ...defaults, ...options };
   }
 
-  /** Asks for a look at the key now. False when the queue is full or closed: nothing was noted. */
+  /** Requests a reconcile of the key now. False when the queue is full or closed: nothing was noted. */
   add(key: string, lane: Lane = "normal"): boolean {
     const entry = this.#entry(key);
     if (!entry) return false;
@@ -119,37 +119,31 @@ export class WorkQueue implements Disposable {
     return true;
   }
 
-  /** Asks for a look after a while; an earlier wish for the same key stands. */
+  /** Requests a reconcile after a delay; an earlier request for the same key stands. */
   addAfter(key: string, ms: number): boolean {
     if (!(ms > 0)) return this.add(key);
     const entry = this.#entry(key);
     return entry ? this.#delay(entry, Math.max(ms, entry.notBefore - this.#options.clock.now())) : false;
   }
 
-  /**
-   * Counts a failure of a key that runs and asks for another look after its back-off; at the longest delay at once
-   * when trying again is not expected to help. Returns the delay.
-   */
+  /** Counts a failure and requeues after the back-off, with `longest` at the longest delay. Returns the delay. */
   retry(key: string, options: { readonly longest?: boolean; readonly atLeastMs?: number } = {}): number {
     const entry = this.#entries.get(key);
     if (entry?.runningSince === undefined) return 0;
-    const { backoffBaseMs, backoffMaxMs, jitter, random, clock, failingFloorMs } = this.#options;
-    const backoff = {
-      baseMs: options.longest ? backoffMaxMs : backoffBaseMs,
-      maxMs: backoffMaxMs,
-      jitter,
-      random,
-    };
+    const { backoffBaseMs, backoffMaxMs, terminalBackoffMs, jitter, random, clock, failingFloorMs } =
+      this.#options;
+    const maxMs = options.longest ? (terminalBackoffMs ?? backoffMaxMs) : backoffMaxMs;
+    const backoff = { baseMs: options.longest ? maxMs : backoffBaseMs, maxMs, jitter, random };
     const delayMs = Math.max(backoffMs(entry.failures, backoff), options.atLeastMs ?? 0);
     entry.failures += 1;
     const floorMs = Math.max(Math.min(delayMs, failingFloorMs), options.atLeastMs ?? 0);
     entry.notBefore = clock.now() + floorMs;
-    // A wish from while it ran is kept, but does not overtake the floor.
-    const wishMs = entry.again === undefined ? (entry.dueAt ?? Infinity) - clock.now() : 0;
+    // A request made while it ran is kept, but does not overtake the floor.
+    const requestedMs = entry.again === undefined ? (entry.dueAt ?? Infinity) - clock.now() : 0;
     entry.again = undefined;
     this.#clearDue(entry);
     this.#options.observer.retried?.();
-    const nextMs = Math.min(delayMs, Math.max(wishMs, floorMs));
+    const nextMs = Math.min(delayMs, Math.max(requestedMs, floorMs));
     this.#delay(entry, nextMs);
     return nextMs;
   }
@@ -162,7 +156,7 @@ export class WorkQueue implements Disposable {
     entry.notBefore = 0;
   }
 
-  failuresOf(key: string): number {
+  getFailures(key: string): number {
     return this.#entries.get(key)?.failures ?? 0;
   }
 
@@ -181,7 +175,6 @@ export class WorkQueue implements Disposable {
     return entry.key;
   }
 
-  /** The key does not run any more. */
   done(key: string): void {
     const entry = this.#entries.get(key);
     if (entry?.runningSince === undefined) return;
@@ -208,7 +201,7 @@ export class WorkQueue implements Disposable {
 
   /** Places held in memory, outdated ones included: for the test that the queue shrinks. */
   get footprint(): number {
-    return this.#entries.size + this.#heap.size + this.#lanes.normal.size + this.#lanes.background.size;
+    return this.#entries.size + this.#heap.length + this.#lanes.normal.size + this.#lanes.background.size;
   }
 
   /** Nothing is accepted or handed out any more; `done` still works. */
@@ -281,10 +274,13 @@ export class WorkQueue implements Disposable {
     this.#compact();
   }
 
-  /** Wishes that were overtaken must not pile up until their time comes. */
+  /** Outdated requests must not pile up until they are due. */
   #compact(): void {
-    if (this.#heap.size > (this.#delayed === 0 ? 0 : 2 * this.#delayed + 64))
-      this.#heap.retain((node) => this.#isLive(node));
+    if (this.#heap.length > (this.#delayed === 0 ? 0 : 2 * this.#delayed + 64))
+      this.#heap = new TinyQueue(
+        this.#heap.data.filter((delay) => this.#isLive(delay)),
+        compareDelays,
+      );
   }
 
   #isLive(node: Place): boolean {

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isFault } from "@cocoon/core";
-import { subresourcesOf, verbOf } from "./authorization.ts";
-import { ExpiringMap } from "./expiring-map.ts";
-import { readLogQuery } from "./log-query.ts";
+import { findSubresources, findVerb } from "./access.ts";
+import { ExpiringMap } from "./access.ts";
+import { readLogQuery } from "./logs.ts";
 import { resourceMetricsText } from "./resource-metrics.ts";
 import { findRoute } from "./routes.ts";
-import { readCommandQuery } from "../stream/index.ts";
+import { readCommandQuery } from "../stream/remote-command.ts";
 
 const { signal } = new AbortController();
 
@@ -33,14 +33,14 @@ test("paths of a kubelet, with and without slash and uid; everything else is no 
 });
 
 test("who may do what: fine subresources first, and a stream is never just reading", () => {
-  assert.deepEqual(subresourcesOf("/stats/summary"), ["stats", "proxy"]);
-  assert.deepEqual(subresourcesOf("/metrics/resource"), ["metrics", "proxy"]);
-  assert.deepEqual(subresourcesOf("/pods"), ["pods", "proxy"]);
-  assert.deepEqual(subresourcesOf("/exec/a/b/c"), ["proxy"]);
-  assert.equal(verbOf({ method: "GET", path: "/pods" }), "get");
-  assert.equal(verbOf({ method: "GET", path: "/exec/a/b/c" }), "create");
-  assert.equal(verbOf({ method: "GET", path: "/portForward/a/b" }), "create");
-  assert.equal(verbOf({ method: "DELETE", path: "/containerLogs/a/b/c" }), "delete");
+  assert.deepEqual(findSubresources("/stats/summary"), ["stats", "proxy"]);
+  assert.deepEqual(findSubresources("/metrics/resource"), ["metrics", "proxy"]);
+  assert.deepEqual(findSubresources("/pods"), ["pods", "proxy"]);
+  assert.deepEqual(findSubresources("/exec/a/b/c"), ["proxy"]);
+  assert.equal(findVerb({ method: "GET", path: "/pods" }), "get");
+  assert.equal(findVerb({ method: "GET", path: "/exec/a/b/c" }), "create");
+  assert.equal(findVerb({ method: "GET", path: "/portForward/a/b" }), "create");
+  assert.equal(findVerb({ method: "DELETE", path: "/containerLogs/a/b/c" }), "delete");
 });
 
 test("log queries: 0 is not absent, since and sinceTime exclude each other, nonsense is refused by name", () => {
@@ -66,7 +66,7 @@ test("log queries: 0 is not absent, since and sinceTime exclude each other, nons
   }
 });
 
-test("command queries: something must be asked for, and a terminal has one output", () => {
+test("command queries: a stream must be requested, and a terminal has one output", () => {
   const read = (query: string) => readCommandQuery(new URLSearchParams(query));
   assert.deepEqual(read("command=a&command=b+c&input=1&output=1&tty=1"), {
     command: ["a", "b c"],

@@ -2,33 +2,23 @@
 import type { ObjectKey } from "@cocoon/kube";
 import type { ContainerTarget } from "../provider.ts";
 
+const documents = {
+  "/healthz": "healthz",
+  "/healthz/ping": "healthz",
+  "/healthz/syncloop": "healthz",
+  "/pods": "pods",
+  "/runningpods": "runningPods",
+  "/stats/summary": "stats",
+  "/metrics": "metrics",
+  "/metrics/resource": "resourceMetrics",
+  "/metrics/cadvisor": "cadvisorMetrics",
+  "/configz": "configz",
+} as const;
+
 export type Route =
-  | {
-      readonly kind:
-        | "healthz"
-        | "pods"
-        | "runningPods"
-        | "stats"
-        | "resourceMetrics"
-        | "cadvisorMetrics"
-        | "metrics"
-        | "configz";
-    }
+  | { readonly kind: (typeof documents)[keyof typeof documents] }
   | { readonly kind: "logs" | "exec" | "attach"; readonly target: ContainerTarget }
   | { readonly kind: "portForward"; readonly pod: ObjectKey };
-
-const plain: Readonly<Record<string, Route>> = {
-  "/healthz": { kind: "healthz" },
-  "/healthz/ping": { kind: "healthz" },
-  "/healthz/syncloop": { kind: "healthz" },
-  "/pods": { kind: "pods" },
-  "/runningpods": { kind: "runningPods" },
-  "/stats/summary": { kind: "stats" },
-  "/metrics": { kind: "metrics" },
-  "/metrics/resource": { kind: "resourceMetrics" },
-  "/metrics/cadvisor": { kind: "cadvisorMetrics" },
-  "/configz": { kind: "configz" },
-};
 
 const targeted: Readonly<Record<string, "logs" | "exec" | "attach">> = {
   containerLogs: "logs",
@@ -38,7 +28,7 @@ const targeted: Readonly<Record<string, "logs" | "exec" | "attach">> = {
 
 export function findRoute(path: string): Route | undefined {
   const trimmed = path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
-  if (Object.hasOwn(plain, trimmed)) return plain[trimmed];
+  if (Object.hasOwn(documents, trimmed)) return { kind: documents[trimmed as keyof typeof documents] };
   const [, first = "", ...rest] = trimmed.split("/");
   const names = rest.map(decode);
   if (names.some((name) => name === undefined || name === "")) return undefined;

@@ -1,7 +1,4 @@
-/**
- * The kubelet's HTTPS API. Every request is authenticated and authorised before it reaches the provider; streams are
- * served over SPDY/3.1 and WebSocket. A client that leaves aborts the work done for it.
- */
+/** The kubelet's HTTPS API: authenticated and authorised requests, streams over SPDY/3.1 and WebSocket. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { ServerOptions } from "node:https";
 import { Socket } from "node:net";
@@ -10,7 +7,7 @@ import type { Duplex } from "node:stream";
 import {
   Fault,
   isFault,
-  messageOf,
+  getErrorMessage,
   startHttpServer,
   toFault,
   type Logger,
@@ -20,21 +17,12 @@ import {
 import type { KubeObject } from "@cocoon/kube";
 import { followCertificates, type ServingCertificates } from "@cocoon/kube/certificates";
 import type { PodProvider } from "../provider.ts";
-import {
-  acceptSpdyCommand,
-  acceptWebSocketCommand,
-  defaultStreamTimes,
-  isWebSocket,
-  readCommandQuery,
-  refuseUpgrade,
-  serveCommand,
-  servePortForward,
-  type CommandRunner,
-  type StreamTimes,
-  type UpgradeRequest,
-} from "../stream/index.ts";
-import type { Authenticator } from "./authentication.ts";
-import type { Authorizer } from "./authorization.ts";
+import { servePortForward } from "../stream/port-forward.ts";
+import { readCommandQuery, serveCommand, type CommandRunner } from "../stream/remote-command.ts";
+import { acceptSpdyCommand, defaultStreamTimes, type StreamTimes } from "../stream/spdy-command.ts";
+import { isWebSocket, refuseUpgrade, type UpgradeRequest } from "../stream/upgrade.ts";
+import { acceptWebSocketCommand } from "../stream/websocket-command.ts";
+import type { Authenticator, Authorizer } from "./access.ts";
 import { serveLogs } from "./logs.ts";
 import { resourceMetricsText } from "./resource-metrics.ts";
 import { findRoute, type Route } from "./routes.ts";
@@ -49,10 +37,8 @@ export interface KubeletApiOptions {
   readonly provider: PodProvider;
   readonly authenticate: Authenticator;
   readonly authorize: Authorizer;
-  /** Pods that the API server assigned to this node. */
   readonly assignedPods: () => readonly KubeObject[];
   readonly registry?: Registry;
-  /** What `/configz` shows. */
   readonly configuration?: unknown;
   readonly times?: StreamTimes;
   readonly log: Logger;
@@ -83,7 +69,6 @@ export async function startKubeletApi(options: KubeletApiOptions): Promise<Runni
   return followNewCertificates(server, options);
 }
 
-/** Connections that are open keep their certificate; new ones get the new one. */
 function followNewCertificates(
   server: RunningServer,
   { certificates, tls }: KubeletApiOptions,
@@ -105,7 +90,6 @@ function readCall(request: IncomingMessage): Call {
   return { request, path, query: new URLSearchParams(query) };
 }
 
-/** The one place where a failure becomes an HTTP answer. */
 async function answer(options: KubeletApiOptions, call: Call, response: ServerResponse): Promise<void> {
   try {
     await admit(options, call);
@@ -132,7 +116,10 @@ async function answerUpgrade(options: KubeletApiOptions, call: Call, upgrade: Up
 function report(log: Logger, { path, request }: Call, error: unknown): Fault {
   const fault = toFault(error);
   const level = fault.traits.status >= 500 && fault.code !== "notSupported" ? "warn" : "debug";
-  log[level]({ path, method: request.method, code: fault.code, error: messageOf(error) }, "request failed");
+  log[level](
+    { path, method: request.method, code: fault.code, error: getErrorMessage(error) },
+    "request failed",
+  );
   return isFault(error) ? fault : new Fault("internal", "internal error; see the kubelet's log");
 }
 
@@ -204,7 +191,7 @@ async function serveStream(options: KubeletApiOptions, call: Call, upgrade: Upgr
       times,
       connect: (port, { signal }) => connect(pod, port, { signal }),
       onError: (error, port) =>
-        log.debug({ path: call.path, port, error: messageOf(error) }, "forwarded connection failed"),
+        log.debug({ path: call.path, port, error: getErrorMessage(error) }, "forwarded connection failed"),
     });
     return;
   }

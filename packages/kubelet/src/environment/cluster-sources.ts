@@ -1,10 +1,15 @@
 /** Where an environment comes from in a cluster: ConfigMaps and Secrets by name, services of the namespace. */
-import { Buffer } from "node:buffer";
-import { isFault } from "@cocoon/core";
-import { configMaps, secrets, services as serviceType, type KubeClient } from "@cocoon/kube";
+import { ignoreFault } from "@cocoon/core";
+import {
+  configMaps,
+  secrets,
+  services as serviceType,
+  type ConfigMap,
+  type KubeClient,
+  type Service,
+} from "@cocoon/kube";
 import type { Pod } from "../provider.ts";
 import { resolveEnvironment, type DataLookup, type ResolvedEnvironment } from "./resolve.ts";
-import type { Service } from "./service-variables.ts";
 
 export interface ClusterEnvironmentOptions {
   readonly client: KubeClient;
@@ -12,10 +17,7 @@ export interface ClusterEnvironmentOptions {
   readonly signal: AbortSignal;
 }
 
-/**
- * Objects are asked for one by one when a pod names them, never listed: a node then needs no right to read all
- * Secrets of the cluster. A pod without references costs no call.
- */
+/** Objects are read one by one when a pod names them: a node then needs no right to read all Secrets. */
 export function clusterEnvironment({
   client,
   allocatable,
@@ -24,9 +26,11 @@ export function clusterEnvironment({
   return async (pod) => {
     const namespace = pod.metadata.namespace ?? "default";
     const configMap: DataLookup = (name) =>
-      orMissing(async () => (await client.get(configMaps, { namespace, name }, { signal })).data ?? {});
+      readData(client.get(configMaps, { namespace, name }, { signal }), (text) => text);
     const secret: DataLookup = (name) =>
-      orMissing(async () => decoded((await client.get(secrets, { namespace, name }, { signal })).data ?? {}));
+      readData(client.get(secrets, { namespace, name }, { signal }), (text) =>
+        Buffer.from(text, "base64").toString("utf8"),
+      );
     const wanted = pod.spec.containers.some(
       (container) => (container.env?.length ?? 0) > 0 || (container.envFrom?.length ?? 0) > 0,
     );
@@ -36,19 +40,13 @@ export function clusterEnvironment({
   };
 }
 
-async function orMissing<T>(read: () => Promise<T>): Promise<T | "missing"> {
-  try {
-    return await read();
-  } catch (error) {
-    if (isFault(error, "notFound")) return "missing";
-    throw error;
-  }
-}
-
-function decoded(data: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-  return Object.fromEntries(
-    Object.entries(data).map(([key, value]) => [key, Buffer.from(value, "base64").toString("utf8")]),
-  );
+async function readData(
+  reading: Promise<ConfigMap>,
+  decode: (text: string) => string,
+): Promise<Readonly<Record<string, string>> | "missing"> {
+  const object = await ignoreFault("notFound", reading);
+  if (!object) return "missing";
+  return Object.fromEntries(Object.entries(object.data ?? {}).map(([key, text]) => [key, decode(text)]));
 }
 
 async function listServices(
@@ -57,7 +55,6 @@ async function listServices(
   signal: AbortSignal,
 ): Promise<readonly Service[]> {
   const found: Service[] = [];
-  for await (const page of client.pages(serviceType, { namespace, signal }))
-    found.push(...(page.items as readonly Service[]));
+  for await (const page of client.pages(serviceType, { namespace, signal })) found.push(...page.items);
   return found;
 }

@@ -1,13 +1,10 @@
 /** The downward API: fields of the pod, and resources of a container, as values. */
 import { Fault } from "@cocoon/core";
-import { parseQuantity, type Quantity } from "@cocoon/core/quantity";
-import type { Container, Pod } from "../provider.ts";
+import { createQuantity, parseQuantity, type Quantity } from "@cocoon/core/quantity";
+import type { Container, EnvVar } from "@cocoon/kube";
+import type { Pod } from "../provider.ts";
 
-export interface ResourceFieldReference {
-  readonly resource: string;
-  readonly containerName?: string;
-  readonly divisor?: string | number;
-}
+type ResourceFieldReference = NonNullable<NonNullable<EnvVar["valueFrom"]>["resourceFieldRef"]>;
 
 const simple: Readonly<Record<string, (pod: Pod) => string | undefined>> = {
   "metadata.name": (pod) => pod.metadata.name,
@@ -36,7 +33,6 @@ function sortedLines(map: Readonly<Record<string, string>> | undefined): string 
   return entries.map(([key, value]) => `${key}=${JSON.stringify(value)}`).join("\n");
 }
 
-/** What a node can give at most, for limits that the container does not set. */
 export type Allocatable = Readonly<Record<string, string>>;
 
 export interface ResourceReading {
@@ -67,9 +63,9 @@ export function readResource(
   }
   const amount =
     named.resources?.[kind]?.[resource] ?? (kind === "limits" ? allocatable[resource] : undefined) ?? "0";
-  const divisor =
-    reference.divisor === undefined || String(reference.divisor) === "0" ? "1" : String(reference.divisor);
-  return wholeDivisors(parseQuantity(amount), parseQuantity(divisor));
+  const divisor = parseQuantity(reference.divisor ?? "1");
+  // Zero is the default of the API: no divisor.
+  return wholeDivisors(parseQuantity(amount), divisor.nanos === 0n ? createQuantity(1) : divisor);
 }
 
 function wholeDivisors({ nanos: amount }: Quantity, { nanos: divisor }: Quantity): string {

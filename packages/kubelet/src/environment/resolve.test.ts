@@ -1,9 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { Container, Pod } from "../provider.ts";
-import { expandReferences } from "./expand.ts";
-import { MissingEnvironment, resolveEnvironment, type EnvironmentSources } from "./resolve.ts";
+import type { Container } from "@cocoon/kube";
+import type { Pod } from "../provider.ts";
+import {
+  expandReferences,
+  MissingEnvironment,
+  resolveEnvironment,
+  type EnvironmentSources,
+} from "./resolve.ts";
 
 function podWith(container: Partial<Container>): Pod {
   return {
@@ -41,7 +46,7 @@ const sources: EnvironmentSources = {
   allocatable: { cpu: "8", memory: "16Gi" },
 };
 
-async function environmentOf(
+async function resolveVariables(
   container: Partial<Container>,
   from: EnvironmentSources = sources,
 ): Promise<Readonly<Record<string, string | undefined>>> {
@@ -50,7 +55,7 @@ async function environmentOf(
 }
 
 test("sources in order, later ones win, env over envFrom, references to what came before", async () => {
-  const env = await environmentOf({
+  const env = await resolveVariables({
     envFrom: [
       { configMapRef: { name: "settings" } },
       { prefix: "P_", configMapRef: { name: "more" } },
@@ -75,8 +80,11 @@ test("fields and resources of the pod", async () => {
     name: fieldPath.replaceAll(/\W/g, "_"),
     valueFrom: { fieldRef: { fieldPath } },
   });
-  const resource = (name: string, resourceFieldRef: unknown) => ({ name, valueFrom: { resourceFieldRef } });
-  const env = await environmentOf({
+  const resource = (name: string, resourceFieldRef: { resource: string; divisor?: string }) => ({
+    name,
+    valueFrom: { resourceFieldRef },
+  });
+  const env = await resolveVariables({
     resources: { limits: { cpu: "250m" }, requests: { memory: "100Mi" } },
     env: [
       field("metadata.labels"),
@@ -97,7 +105,10 @@ test("fields and resources of the pod", async () => {
     [env["CPU"], env["CPU_MILLIS"], env["MEMORY"], env["MEMORY_LIMIT"]],
     ["1", "250", "100", "16"],
   );
-  await assert.rejects(environmentOf({ env: [field("spec.hostname")] }), /"spec\.hostname" is not supported/);
+  await assert.rejects(
+    resolveVariables({ env: [field("spec.hostname")] }),
+    /"spec\.hostname" is not supported/,
+  );
 });
 
 test("what is missing and mandatory holds the pod back, what is optional is noted", async () => {
@@ -115,7 +126,7 @@ test("what is missing and mandatory holds the pod back, what is optional is note
   ] as const;
   for (const [container, reason] of cases) {
     await assert.rejects(
-      environmentOf(container),
+      resolveVariables(container),
       (error) => error instanceof MissingEnvironment && error.reason === reason,
     );
   }
@@ -137,10 +148,10 @@ test("what is missing and mandatory holds the pod back, what is optional is note
   assert.equal(pod.spec.containers[0]?.envFrom, undefined);
 });
 
-test("a source that cannot be asked is not one that is missing", async () => {
+test("a source that does not answer is not one that is missing", async () => {
   const down: EnvironmentSources = { ...sources, configMap: () => Promise.reject(new Error("no answer")) };
   await assert.rejects(
-    environmentOf({ envFrom: [{ configMapRef: { name: "settings", optional: true } }] }, down),
+    resolveVariables({ envFrom: [{ configMapRef: { name: "settings", optional: true } }] }, down),
     /no answer/,
   );
 });

@@ -1,21 +1,17 @@
 /**
- * A container's environment: `envFrom` in order (later sources win), then `env` in order with `$(NAME)` expanded,
- * then service variables where nothing else has the name. The result is in a fixed order, so that resolving
- * twice gives equal pods.
+ * A container's environment: `envFrom` in order (later sources win), `env` with `$(NAME)` expanded, then service variables. The
+ * order is fixed, so that resolving twice gives equal pods.
  */
 import { Fault } from "@cocoon/core";
-import * as z from "zod";
-import type { Container, EnvVar, Pod } from "../provider.ts";
-import { expandReferences, isEnvironmentName } from "./expand.ts";
+import type { Container, EnvVar, Service } from "@cocoon/kube";
+import type { Pod } from "../provider.ts";
 import { readField, readResource, type Allocatable } from "./field-reference.ts";
-import { serviceVariables, type Service } from "./service-variables.ts";
 
 /** The data of an object; `missing` when it is not there for sure. A failure to ask is thrown. */
 export type DataLookup = (name: string) => Promise<Readonly<Record<string, string>> | "missing">;
 
 export interface EnvironmentSources {
   readonly configMap: DataLookup;
-  /** Values decoded. */
   readonly secret: DataLookup;
   /** Services of the pod's namespace when it wants their links, and `default/kubernetes` always. */
   readonly services: readonly Service[];
@@ -29,7 +25,6 @@ interface EnvironmentNotice {
 
 export interface ResolvedEnvironment {
   readonly pod: Pod;
-  /** Warnings for the pod's events. */
   readonly notices: readonly EnvironmentNotice[];
 }
 
@@ -43,30 +38,9 @@ export class MissingEnvironment extends Fault {
   }
 }
 
-const keySelector = z.object({
-  name: z.string().default(""),
-  key: z.string(),
-  optional: z.boolean().default(false),
-});
-const valueFromSchema = z.object({
-  configMapKeyRef: keySelector.optional(),
-  secretKeyRef: keySelector.optional(),
-  fieldRef: z.object({ fieldPath: z.string() }).optional(),
-  resourceFieldRef: z
-    .object({
-      resource: z.string(),
-      containerName: z.string().optional(),
-      divisor: z.union([z.string(), z.number()]).optional(),
-    })
-    .optional(),
-});
-const sourceReference = z.object({ name: z.string().default(""), optional: z.boolean().default(false) });
-const envFromSchema = z.object({
-  prefix: z.string().default(""),
-  configMapRef: sourceReference.optional(),
-  secretRef: sourceReference.optional(),
-});
-
+type EnvFrom = NonNullable<Container["envFrom"]>[number];
+type ValueFrom = NonNullable<EnvVar["valueFrom"]>;
+type KeySelector = NonNullable<ValueFrom["configMapKeyRef"]>;
 type Kind = "ConfigMap" | "Secret";
 
 export async function resolveEnvironment(
@@ -112,15 +86,16 @@ class ContainerEnvironment {
     return [...this.#values].map(([name, value]) => ({ name, value }));
   }
 
-  async #addSource(raw: unknown): Promise<void> {
-    const source = envFromSchema.parse(raw);
+  async #addSource(source: EnvFrom): Promise<void> {
     const [kind, reference] = source.configMapRef
       ? (["ConfigMap", source.configMapRef] as const)
       : (["Secret", source.secretRef] as const);
     if (!reference) return;
     const data = await this.#read(kind, reference);
     if (!data) return;
-    const entries = Object.entries(data).map(([key, value]) => [source.prefix + key, value] as const);
+    const entries = Object.entries(data).map(
+      ([key, value]) => [`${source.prefix ?? ""}${key}`, value] as const,
+    );
     const invalid = entries.filter(([name]) => !isEnvironmentName(name)).map(([name]) => name);
     if (invalid.length > 0) {
       const message = `Keys [${invalid.toSorted().join(", ")}] from the EnvFrom ${kind} ${this.#context.pod.metadata.namespace}/${reference.name} were skipped since they are considered invalid environment variable names.`;
@@ -138,33 +113,26 @@ class ContainerEnvironment {
       this.#set(variable.name, expandReferences(variable.value ?? "", known));
       return;
     }
-    const value = await this.#readFrom(valueFromSchema.parse(variable.valueFrom));
+    const value = await this.#readFrom(variable.valueFrom);
     if (value !== undefined) this.#set(variable.name, value);
   }
 
-  async #readFrom(from: z.infer<typeof valueFromSchema>): Promise<string | undefined> {
+  async #readFrom(from: ValueFrom): Promise<string | undefined> {
     const { pod, container, sources } = this.#context;
     if (from.fieldRef) return readField(pod, from.fieldRef.fieldPath);
-    if (from.resourceFieldRef) {
-      const { containerName, divisor, resource } = from.resourceFieldRef;
-      const reference = {
-        resource,
-        ...(containerName ? { containerName } : {}),
-        ...(divisor === undefined ? {} : { divisor }),
-      };
-      return readResource(reference, { pod, container, allocatable: sources.allocatable });
-    }
+    if (from.resourceFieldRef)
+      return readResource(from.resourceFieldRef, { pod, container, allocatable: sources.allocatable });
     if (from.configMapKeyRef) return this.#readKey("ConfigMap", from.configMapKeyRef);
     return from.secretKeyRef ? this.#readKey("Secret", from.secretKeyRef) : undefined;
   }
 
-  async #readKey(kind: Kind, reference: z.infer<typeof keySelector>): Promise<string | undefined> {
+  async #readKey(kind: Kind, reference: KeySelector): Promise<string | undefined> {
     const data = await this.#read(kind, reference);
     if (!data) return undefined;
     if (Object.hasOwn(data, reference.key)) return data[reference.key];
     this.#missing(
       `${kind}KeyNotFound`,
-      reference.optional,
+      reference.optional ?? false,
       `${kind} ${reference.name} has no key ${reference.key}`,
     );
     return undefined;
@@ -172,14 +140,12 @@ class ContainerEnvironment {
 
   async #read(
     kind: Kind,
-    reference: { readonly name: string; readonly optional: boolean },
+    { name = "", optional = false }: Omit<KeySelector, "key">,
   ): Promise<Readonly<Record<string, string>> | undefined> {
     const { sources } = this.#context;
-    const data = await (kind === "ConfigMap"
-      ? sources.configMap(reference.name)
-      : sources.secret(reference.name));
+    const data = await (kind === "ConfigMap" ? sources.configMap(name) : sources.secret(name));
     if (data !== "missing") return data;
-    this.#missing(`${kind}NotFound`, reference.optional, `${kind} ${reference.name} not found`);
+    this.#missing(`${kind}NotFound`, optional, `${kind} ${name} not found`);
     return undefined;
   }
 
@@ -193,4 +159,67 @@ class ContainerEnvironment {
     this.#values.delete(name);
     this.#values.set(name, value);
   }
+}
+
+/** `$(NAME)` in a value, as Kubernetes expands it: `$$` is a literal dollar, what is unknown stays as it is. */
+export function expandReferences(text: string, lookUp: (name: string) => string | undefined): string {
+  return text.replaceAll(/\$(\$|\(([^)]*)\))/g, (whole, kind: string, name: string | undefined) => {
+    if (kind === "$") return "$";
+    return lookUp(name ?? "") ?? whole;
+  });
+}
+
+/** Names that a process can have in its environment; Kubernetes allows every printable character but `=`. */
+function isEnvironmentName(name: string): boolean {
+  return /^[!-<>-~]+$/.test(name);
+}
+
+/** The variables that tell a container about the services of its namespace, in the old Docker-links style. */
+type ServicePort = NonNullable<NonNullable<Service["spec"]>["ports"]>[number];
+
+/** Variables of all services, sorted by service name so that the result does not depend on cache order. */
+function serviceVariables(services: readonly Service[]): ReadonlyMap<string, string> {
+  const variables = new Map<string, string>();
+  const sorted = services.toSorted((left, right) =>
+    (left.metadata.name ?? "") < (right.metadata.name ?? "") ? -1 : 1,
+  );
+  for (const service of sorted) addService(variables, service);
+  return variables;
+}
+
+function addService(variables: Map<string, string>, service: Service): void {
+  const address = service.spec?.clusterIP;
+  const ports = service.spec?.ports ?? [];
+  const [first] = ports;
+  if (!address || address === "None" || !first) return; // headless: nothing to point at
+  const name = variableName(service.metadata.name ?? "");
+  variables.set(`${name}_SERVICE_HOST`, address);
+  variables.set(`${name}_SERVICE_PORT`, String(first.port));
+  for (const port of ports) {
+    if (port.name) variables.set(`${name}_SERVICE_PORT_${variableName(port.name)}`, String(port.port));
+  }
+  variables.set(`${name}_PORT`, formatUrl(address, first));
+  for (const port of ports) {
+    const prefix = `${name}_PORT_${port.port}_${getProtocol(port)}`;
+    variables.set(prefix, formatUrl(address, port));
+    variables.set(`${prefix}_PROTO`, getProtocol(port).toLowerCase());
+    variables.set(`${prefix}_PORT`, String(port.port));
+    variables.set(`${prefix}_ADDR`, address);
+  }
+}
+
+function getProtocol(port: ServicePort): string {
+  return (port.protocol ?? "TCP").toUpperCase();
+}
+
+function formatUrl(address: string, port: ServicePort): string {
+  return `${getProtocol(port).toLowerCase()}://${hostText(address)}:${port.port}`;
+}
+
+function hostText(address: string): string {
+  return address.includes(":") ? `[${address}]` : address;
+}
+
+function variableName(name: string): string {
+  return name.toUpperCase().replaceAll(/[-.]/g, "_");
 }

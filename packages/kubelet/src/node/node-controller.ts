@@ -1,9 +1,16 @@
 /**
- * Keeps the Node object: registered, repaired when somebody removes it or its labels and taints, its status written
- * when it says something new and once in a while besides, its lease renewed. A provider that is not well is told as
- * condition Ready=False with the reason; the lease goes on, since the kubelet itself is alive.
+ * Keeps the Node object: registered, repaired, its status current, its lease renewed. A provider that fails is reported as
+ * Ready=False; the lease goes on, since the kubelet itself is alive.
  */
-import { aborted, Backoff, isFault, messageOf, sleep, type Logger } from "@cocoon/core";
+import {
+  aborted,
+  Backoff,
+  getErrorMessage,
+  ignoreFault,
+  sleep,
+  type Abortable,
+  type Logger,
+} from "@cocoon/core";
 import { nodes, type KubeClient, type Node } from "@cocoon/kube";
 import {
   metadataRepair,
@@ -12,54 +19,53 @@ import {
   wantedStatus,
   type NodeDescription,
 } from "./node-description.ts";
-import { renewNodeLease } from "./node-lease.ts";
+import { readHostInfo } from "./host-info.ts";
+import { NodeContact } from "./node-contact.ts";
+import { leaseDurationSeconds, NodeLease, NodeNameTaken } from "./node-lease.ts";
 
 export interface NodeControllerOptions {
   readonly client: KubeClient;
   readonly name: string;
-  /** How the node is now; asked before each status write. Throwing means that the provider is not well. */
+  readonly machineId: string;
+  /** How the node is now; called before each status write. Throwing means that the provider failed. */
   readonly describe: (options: { readonly signal: AbortSignal }) => Promise<NodeDescription>;
   readonly log: Logger;
-  readonly leaseRenewMs?: number;
-  /** How often `describe` is asked. */
-  readonly checkMs?: number;
-  /** The status is written at least this often, also when nothing changed. */
-  readonly reportMs?: number;
 }
 
-export interface NodeController extends AsyncDisposable {
-  /** Resolves when the node is registered and its first lease written. */
-  readonly ready: Promise<void>;
-  /** Something changed: look at once. */
-  touch(): void;
-  /** Removes the Node object: this machine leaves the cluster for good. */
-  remove(): Promise<void>;
-}
+/** Set by administrators who fence a node, and by the node lifecycle controller. */
+const fencingTaints: ReadonlySet<string> = new Set([
+  "node.kubernetes.io/out-of-service",
+  "node.kubernetes.io/unreachable",
+]);
 
-const defaults = { leaseRenewMs: 10_000, checkMs: 10_000, reportMs: 5 * 60_000 };
+const leaseRenewMs = 10_000;
+const checkMs = 10_000;
+const reportMs = 5 * 60_000;
 
-export function startNodeController(options: NodeControllerOptions): NodeController {
-  return new RunningNode(options);
-}
-
-class RunningNode implements NodeController {
-  readonly #options: NodeControllerOptions & typeof defaults;
+export class NodeController implements AsyncDisposable {
+  readonly #options: NodeControllerOptions;
   readonly #stop = new AbortController();
   readonly #ready = Promise.withResolvers<void>();
+  /** Resolves when the node is registered and its first lease written; rejects when another host has the name. */
+  readonly ready = this.#ready.promise;
+  readonly #failed = Promise.withResolvers<never>();
+  /** Rejects when another host has taken over the name; never resolves. */
+  readonly failed = this.#failed.promise;
+  readonly #lease: NodeLease;
   readonly #loops: Promise<unknown>;
   #touched = Promise.withResolvers<void>();
+  readonly #contact = new NodeContact(leaseDurationSeconds * 1000);
   #uid: string | undefined;
   #lastDescription: NodeDescription | undefined;
   #lastReport = -Infinity;
 
   constructor(options: NodeControllerOptions) {
-    this.#options = { ...defaults, ...options };
-    this.#ready.promise.catch(() => undefined);
+    this.#options = options;
+    const { client, name, machineId, log } = options;
+    this.#lease = new NodeLease({ client, nodeName: name, machineId, log });
+    this.ready.catch(() => undefined);
+    this.failed.catch(() => undefined);
     this.#loops = this.#run();
-  }
-
-  get ready(): Promise<void> {
-    return this.#ready.promise;
   }
 
   touch(): void {
@@ -68,7 +74,7 @@ class RunningNode implements NodeController {
 
   async #run(): Promise<void> {
     const { signal } = this.#stop;
-    const { checkMs, leaseRenewMs } = this.#options;
+    await this.#repeat("lease", () => this.#lease.claim({ signal }), { everyMs: leaseRenewMs, once: true });
     await this.#repeat("status", () => this.#synchronise(), { everyMs: checkMs, once: true });
     await this.#repeat("lease", () => this.#renew(), { everyMs: leaseRenewMs, once: true });
     if (signal.aborted) this.#ready.reject(new Error("stopped before the node was registered"));
@@ -95,14 +101,22 @@ class RunningNode implements NodeController {
         backoff.reset();
       } catch (error) {
         if (signal.aborted) return;
+        if (error instanceof NodeNameTaken) return this.#giveUp(error);
         waitMs = backoff.nextMs();
         this.#options.log.warn(
-          { node: this.#options.name, what, error: messageOf(error) },
+          { node: this.#options.name, what, error: getErrorMessage(error) },
           "node update failed",
         );
       }
       await Promise.race([sleep(waitMs, { signal }), ...(what === "status" ? [this.#touched.promise] : [])]);
     }
+  }
+
+  /** Two hosts with one node name would work on each other's pods. */
+  #giveUp(error: NodeNameTaken): void {
+    this.#ready.reject(error);
+    this.#failed.reject(error);
+    this.#stop.abort();
   }
 
   async #synchronise(): Promise<void> {
@@ -111,11 +125,11 @@ class RunningNode implements NodeController {
     const options = { signal: this.#stop.signal };
     const description = await this.#describe();
     const node = await this.#ensure(description);
-    this.#uid = node.metadata.uid;
+    this.#noteIdentity(node);
     const repair = metadataRepair(name, description, node);
     if (repair) await client.patch(nodes, { key: { name }, patch: { type: "merge", body: repair } }, options);
     const status = wantedStatus(description, node.status, new Date());
-    const due = performance.now() - this.#lastReport >= this.#options.reportMs;
+    const due = performance.now() - this.#lastReport >= reportMs;
     if (!due && !saysSomethingNew(status, node.status)) return;
     await client.patch(
       nodes,
@@ -125,9 +139,27 @@ class RunningNode implements NodeController {
     this.#lastReport = performance.now();
   }
 
+  /** Another Node object than the one that was registered, or a fence, means that others gave this node up. */
+  #noteIdentity(node: Node): void {
+    const isReplaced = this.#uid !== undefined && this.#uid !== node.metadata.uid;
+    if (isReplaced || isFenced(node)) this.#contact.lose();
+    this.#uid = node.metadata.uid;
+  }
+
+  /** Whether this node is, or was shortly before, fenced, unreachable or without its Node object. */
+  async isCutOff({ signal }: Abortable): Promise<boolean> {
+    const { client, name } = this.#options;
+    const node = await ignoreFault("notFound", client.get(nodes, { name }, { signal }));
+    if (node) this.#noteIdentity(node);
+    else this.#contact.lose();
+    return this.#contact.isLost();
+  }
+
   async #describe(): Promise<NodeDescription> {
     try {
-      this.#lastDescription = await this.#options.describe({ signal: this.#stop.signal });
+      const description = await this.#options.describe({ signal: this.#stop.signal });
+      const nodeInfo = { ...(await readHostInfo()), ...description.nodeInfo };
+      this.#lastDescription = { ...description, nodeInfo };
       return this.#lastDescription;
     } catch (error) {
       if (!this.#lastDescription || this.#stop.signal.aborted) throw error;
@@ -137,7 +169,7 @@ class RunningNode implements NodeController {
               type: "Ready",
               status: "False" as const,
               reason: "ProviderNotHealthy",
-              message: messageOf(error),
+              message: getErrorMessage(error),
             }
           : condition,
       );
@@ -148,33 +180,30 @@ class RunningNode implements NodeController {
   async #ensure(description: NodeDescription): Promise<Node> {
     const { client, name, log } = this.#options;
     const options = { signal: this.#stop.signal };
-    try {
-      return await client.get(nodes, { name }, options);
-    } catch (error) {
-      if (!isFault(error, "notFound")) throw error;
-      log.info({ node: name }, "registering node");
-      return client.create(nodes, newNode(name, description, new Date()), options);
-    }
+    const node = await ignoreFault("notFound", client.get(nodes, { name }, options));
+    if (node) return node;
+    log.info({ node: name }, "registering node");
+    return client.create(nodes, newNode(name, description, new Date()), options);
   }
 
   async #renew(): Promise<void> {
-    const { client, name } = this.#options;
-    if (this.#uid)
-      await renewNodeLease({ client, nodeName: name, nodeUid: this.#uid }, { signal: this.#stop.signal });
+    if (!this.#uid) return;
+    await this.#lease.renew(this.#uid, { signal: this.#stop.signal });
+    this.#contact.confirm();
   }
 
   async remove(): Promise<void> {
     await this[Symbol.asyncDispose]();
     const { client, name } = this.#options;
-    try {
-      await client.delete(nodes, { name }, { signal: AbortSignal.timeout(10_000) });
-    } catch (error) {
-      if (!isFault(error, "notFound")) throw error;
-    }
+    await ignoreFault("notFound", client.delete(nodes, { name }, { signal: AbortSignal.timeout(10_000) }));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await Promise.all([aborted(this.#stop.signal), this.#loops]);
   }
+}
+
+function isFenced(node: Node): boolean {
+  return node.spec?.taints?.some(({ key }) => fencingTaints.has(key)) ?? false;
 }

@@ -21,7 +21,7 @@ const description: NodeDescription = {
 const first = new Date("2026-01-01T00:00:00Z");
 const later = new Date("2026-01-01T01:00:00Z");
 
-test("a new node has its labels, taints and status; the same again says nothing new", () => {
+test("a new node has its labels, taints and status; the same again changes nothing", () => {
   const node = newNode("n", description, first);
   assert.equal(node.metadata.labels?.["kubernetes.io/hostname"], "n");
   assert.equal(node.metadata.labels?.["kubernetes.io/arch"], "arm64");

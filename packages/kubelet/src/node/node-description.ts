@@ -1,7 +1,8 @@
 /** What a node says of itself, and the Node object that follows from it. */
+import { formatSeconds, mergeConditions } from "@cocoon/core/conditions";
 import type { Node, Taint } from "@cocoon/kube";
 
-export interface NodeCondition {
+interface NodeCondition {
   readonly type: string;
   readonly status: "True" | "False" | "Unknown";
   readonly reason: string;
@@ -17,6 +18,7 @@ export interface NodeDescription {
   readonly allocatable: Readonly<Record<string, string>>;
   readonly addresses: readonly { readonly type: string; readonly address: string }[];
   readonly kubeletPort: number;
+  /** Wins over what is read from the host (operating system, its image, kernel, architecture). */
   readonly nodeInfo: Readonly<Record<string, string>>;
   readonly conditions: readonly NodeCondition[];
 }
@@ -43,13 +45,13 @@ export function wantedStatus(
   before: NodeStatus | undefined,
   now: Date,
 ): NodeStatus {
-  const time = now.toISOString().replace(/\.\d+Z$/, "Z");
-  const conditions = description.conditions.map((condition) => {
-    const old = before?.conditions?.find((each) => each.type === condition.type);
-    const lastTransitionTime =
-      old?.status === condition.status && old.lastTransitionTime ? old.lastTransitionTime : time;
-    return { ...condition, lastHeartbeatTime: time, lastTransitionTime };
-  });
+  const lastHeartbeatTime = formatSeconds(now);
+  const types = new Set(description.conditions.map(({ type }) => type));
+  const conditions = mergeConditions(
+    before?.conditions?.filter(({ type }) => types.has(type)),
+    description.conditions.map((condition) => ({ ...condition, lastHeartbeatTime })),
+    { now },
+  );
   return {
     phase: "Running",
     capacity: description.capacity,
@@ -79,7 +81,7 @@ export function metadataRepair(name: string, description: NodeDescription, node:
   const annotations = differing(description.annotations ?? {}, node.metadata.annotations);
   const taints = missingTaints(description.taints, node.spec?.taints ?? []);
   if (!labels && !annotations && !taints) return undefined;
-  // Taints are written as a whole list: not over one that somebody has added meanwhile.
+  // Taints are written as a whole list: not over one that was added meanwhile.
   const { resourceVersion } = node.metadata;
   const metadata = {
     ...(labels ? { labels } : {}),

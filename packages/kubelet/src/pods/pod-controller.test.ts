@@ -2,17 +2,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { silentLogger } from "@cocoon/core";
-import type { KubeClient } from "@cocoon/kube";
+import type { KubeClient, PodStatus } from "@cocoon/kube";
 import type { EventRecorder } from "@cocoon/kube/controller";
-import { MemorySource } from "@cocoon/kube/controller/testing";
+import { FakeSource } from "@cocoon/kube/controller/testing";
 import { eventually } from "@cocoon/testkit";
-import type { Pod, PodProvider, PodStatus, ReportPod } from "../provider.ts";
-import { startPodController } from "./pod-controller.ts";
+import type { Pod, PodProvider, ReportPod } from "../provider.ts";
+import { PodController } from "./pod-controller.ts";
 
 const key = { namespace: "n", name: "p" };
 
 interface Stage extends AsyncDisposable {
-  readonly source: MemorySource<Pod>;
+  readonly source: FakeSource<Pod>;
   readonly calls: string[];
   readonly patches: object[];
   /** The pod as the server has it; writing goes past the controller. */
@@ -23,7 +23,7 @@ interface Stage extends AsyncDisposable {
 
 async function openStage(): Promise<Stage> {
   const life = new AbortController();
-  const source = new MemorySource<Pod>();
+  const source = new FakeSource<Pod>();
   const [calls, patches]: [string[], object[]] = [[], []];
   let server = {
     metadata: { ...key, uid: "u", annotations: {} },
@@ -50,6 +50,7 @@ async function openStage(): Promise<Stage> {
       return Promise.resolve();
     },
     deletePod: () => Promise.resolve(),
+    podDisappeared: () => Promise.resolve(),
     getPod: () => Promise.resolve(tracked),
     getPods: () => Promise.resolve(tracked ? [tracked] : []),
     onPodStatus: (callback) => {
@@ -57,13 +58,14 @@ async function openStage(): Promise<Stage> {
     },
   };
   store(server);
-  const controller = startPodController({
+  const controller = new PodController({
     client,
     source,
     provider,
     resolve: (pod) => Promise.resolve({ pod, notices: [] }),
     allocatable: () => ({ pods: "10" }),
     hostIp: () => undefined,
+    isCutOff: () => Promise.resolve(false),
     events: { record: () => undefined } as unknown as EventRecorder,
     log: silentLogger,
     signal: life.signal,
@@ -114,4 +116,18 @@ test("a status that goes back to what the cache still shows is written", async (
     [{ phase: "Running" }, { message: "not well" }, { message: null }],
   );
   stage.source.release();
+});
+
+test("a pod that the node controller marked as not ready while the node was silent is shown as it is again", async () => {
+  await using stage = await openStage();
+  const showsReady = () =>
+    stage.source.get(key)?.status?.conditions?.find(({ type }) => type === "Ready")?.status;
+  await stage.report({ phase: "Running", conditions: [{ type: "Ready", status: "True" }] });
+  assert.equal(showsReady(), "True");
+  const marked = stage.source.get(key);
+  assert.ok(marked);
+  const conditions = [{ type: "Ready", status: "False" as const }];
+  stage.source.set({ ...marked, status: { ...marked.status, conditions } });
+  await eventually(() => assert.equal(showsReady(), "True"), { timeoutMs: 2_000 });
+  assert.equal(stage.patches.length, 2, "once, and not for our own writes");
 });

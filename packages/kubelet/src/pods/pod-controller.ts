@@ -1,12 +1,20 @@
 /**
- * Brings the pods of one node to the provider, and their status back.
+ * Brings the pods of one node to the provider, and their status back. Reconciles of one pod run one at a time, with back-off.
  *
- * Work on one pod is in order and never twice at once. What fails is tried again with growing pauses, for ever. A pod
- * is removed from the API only after the provider is done with it; a pod that vanished from the API is handed to
- * the provider with what it knows, and the provider decides what that means. Status is patched, never replaced.
+ * A pod is removed from the API only after the provider is done with it. A missing pod is not a deleted pod: the provider deletes
+ * only what had a deletion requested, and hears of other pods as disappeared. Before either, the API server is read again.
  */
-import { Fault, isFault, messageOf, type Logger, type Registry } from "@cocoon/core";
-import { keyText, pods as podType, type KubeClient, type ObjectKey, type ResourceType } from "@cocoon/kube";
+import { isFault, ignoreFault, type Logger, type Registry } from "@cocoon/core";
+import {
+  includesVersion,
+  isSameState,
+  getKey,
+  keyText,
+  pods as podType,
+  type KubeClient,
+  type ObjectKey,
+  type ResourceType,
+} from "@cocoon/kube";
 import {
   referenceTo,
   requeue,
@@ -20,21 +28,24 @@ import {
   type Source,
 } from "@cocoon/kube/controller";
 import { MissingEnvironment, type ResolvedEnvironment } from "../environment/resolve.ts";
-import type { Pod, PodProvider, PodReport } from "../provider.ts";
-import { isTerminal, samePod } from "./compare-pods.ts";
-import { failedAttemptStatus, pendingStatus, rejectedStatus, statusPatch } from "./pod-status.ts";
+import type { DisappearanceCause, Pod, PodProvider, ProviderOptions } from "../provider.ts";
+import { isRelevant, isTerminal, samePod, failedAttemptStatus, rejectedStatus } from "./pod-status.ts";
+import { callProvider, type ProviderCall } from "./provider-call.ts";
 import { findMisfit } from "./resource-fit.ts";
+import { isCollected, isDeletionRequested, SeenDeletions } from "./seen-deletions.ts";
+import { StatusWriter } from "./status-writer.ts";
 
 const pods = podType as unknown as ResourceType<Pod>;
 
 export interface PodControllerOptions {
   readonly client: KubeClient;
-  /** Pods of this node. */
   readonly source: Source<Pod>;
   readonly provider: PodProvider;
   readonly resolve: (pod: Pod) => Promise<ResolvedEnvironment>;
   readonly allocatable: () => Readonly<Record<string, string>>;
   readonly hostIp: () => string | undefined;
+  /** Whether others may have given this node up and removed its pods. Throws when that cannot be found out. */
+  readonly isCutOff: (options: ProviderOptions) => Promise<boolean>;
   readonly events: EventRecorder;
   readonly log: Logger;
   readonly signal: AbortSignal;
@@ -42,73 +53,52 @@ export interface PodControllerOptions {
   readonly registry?: Registry;
 }
 
-export interface PodController extends AsyncDisposable {
-  readonly ready: Promise<void>;
-  /** Looks at a pod for a reason that no watch sees. */
-  touch(key: ObjectKey): void;
-}
-
 /** VMs may take long to save and push: a provider has its own deadlines, this one only ends what hangs. */
 const maxReconcileMs = 60 * 60_000;
+/** A pod that waits for a registry or runtime continues soon after that is back, however long it was away. */
+const backoff = { backoffMaxMs: 20_000, terminalBackoffMs: 60_000 };
 
-/** How long the watch is given to catch up. */
-const behindMs = 50;
+/** How often a cache that is behind is looked at, and after how long the API server is read instead. */
+const staleCheckMs = 50;
+const maxStaleMs = 1_000;
 
-/** How long a provider may take until the pod is shown as being created. */
-const pendingAfterMs = 250;
+/** How long the watch is given to show what the API server says. */
+const watchLagMs = 500;
 
-export function startPodController(options: PodControllerOptions): PodController {
-  return new RunningPods(options);
-}
+type Ending = "requested" | DisappearanceCause;
 
-class RunningPods implements PodController {
+export class PodController implements AsyncDisposable {
   readonly #options: PodControllerOptions;
   readonly #work: Controller;
-  readonly #statusWork: Controller;
-  /** The newest word of the provider, until it is written. */
-  readonly #reported = new Map<
-    string,
-    PodReport & { readonly uid: string; readonly written: readonly (() => void)[] }
-  >();
-  /** Answers to our own writes, until the cache has them: what was just written is not what was before. */
-  readonly #answers = new Map<string, Pod>();
+  readonly #status: StatusWriter;
+  readonly #deletions = new SeenDeletions();
+  readonly #subscription: Disposable;
+  /** Since when the cache is behind what the provider has of a pod. */
+  readonly #staleSince = new Map<string, number>();
 
   constructor(options: PodControllerOptions) {
     this.#options = options;
     const { provider, source, log, signal, concurrency = 32, registry } = options;
-    provider.onPodStatus((key, uid, report) => {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      const waiting = this.#reported.get(keyText(key));
-      const before = waiting?.uid === uid ? waiting.annotations : {};
-      this.#reported.set(keyText(key), {
-        uid,
-        status: report.status,
-        annotations: { ...before, ...report.annotations },
-        written: [...(waiting?.written ?? []), resolve],
-      });
-      this.#statusWork.enqueue(key);
-      return promise;
-    });
     const common = { log, signal, concurrency, ...(registry ? { registry } : {}) };
-    this.#statusWork = startController({
-      ...common,
-      name: "pod-status",
-      watches: [],
-      reconcile: (key, context) => this.#writeReported(key, context),
-    });
+    const { client, hostIp } = options;
+    this.#status = new StatusWriter({ ...common, client, type: pods, source, hostIp });
+    provider.onPodStatus(this.#status.report);
+    // Before the controller: a reconcile finds what was seen.
+    this.#subscription = source.subscribe((change) => this.#deletions.note(change));
     this.#work = startController({
       ...common,
       name: "pods",
       maxReconcileMs,
+      queue: backoff,
       watches: [
         watchObjects(source, {
-          predicate: (change) => change.kind !== "updated" || concerns(change.old, change.object),
+          predicate: (change) => change.kind !== "updated" || isRelevant(change.old, change.object),
         }),
       ],
       reconcile: (key, context) => this.#reconcile(key, context),
     });
     void this.#work.ready.then(
-      () => this.#enqueueStrays(),
+      () => this.#enqueueMissing(),
       () => undefined,
     );
   }
@@ -121,80 +111,132 @@ class RunningPods implements PodController {
     this.#work.enqueue(key);
   }
 
-  /** Pods that the provider has and the API server no longer has. */
-  async #enqueueStrays(): Promise<void> {
+  /** Pods that the provider has and the API server does not show. */
+  async #enqueueMissing(): Promise<void> {
     const { provider, source } = this.#options;
-    for (const pod of await provider.getPods()) {
-      const key = { namespace: pod.metadata.namespace, name: pod.metadata.name ?? "" };
-      if (!source.get(key)) this.#work.enqueue(key);
-    }
+    for (const pod of await provider.getPods()) if (!source.get(getKey(pod))) this.#work.enqueue(getKey(pod));
   }
 
   async #reconcile(key: ObjectKey, { signal }: ReconcileContext): Promise<Outcome> {
     const { provider, source } = this.#options;
-    const wanted = source.get(key);
+    const cached = source.get(key);
     const known = await provider.getPod(key);
-    if (known && known.metadata.uid !== wanted?.metadata.uid)
-      await this.#call("Delete", known, () => provider.deletePod(known, { signal }));
-    if (!wanted) {
-      this.#answers.delete(keyText(key));
+    if (known && known.metadata.uid !== cached?.metadata.uid) {
+      if (await this.#isThere(known, signal))
+        return requeue(watchLagMs, "the cache does not show the pod yet");
+      await this.#end(this.#lastSeen(known), await this.#whyGone(known, signal), signal);
+    }
+    this.#deletions.forgetOthers(key, cached?.metadata.uid);
+    if (!cached) {
+      this.#staleSince.delete(keyText(key));
       return settled;
     }
-    if (wanted.metadata.deletionTimestamp) return this.#remove(wanted, signal);
-    if (isTerminal(wanted)) return settled;
-    const current = known?.metadata.uid === wanted.metadata.uid ? known : undefined;
-    if (current && this.#isBehind(wanted, current))
-      return requeue(behindMs, "the watch is behind our own writes");
-    await this.#bring(wanted, current, signal);
-    return settled;
+    if (cached.metadata.deletionTimestamp) return this.#terminate(cached, signal);
+    if (isTerminal(cached)) return settled;
+    const current = known?.metadata.uid === cached.metadata.uid ? known : undefined;
+    return this.#bring(cached, current, signal);
   }
 
-  /** A pod from before our own last write would undo it; the watch will bring the newer one. */
-  #isBehind(cached: Pod, current: Pod): boolean {
-    const version = versionOf(cached);
-    return version < versionOf(current) || version < versionOf(this.#newest(cached));
+  /** Reads the API server itself. A read that fails says nothing about the pod: it is thrown, and tried again. */
+  #read(key: ObjectKey, signal: AbortSignal): Promise<Pod | undefined> {
+    return ignoreFault("notFound", this.#options.client.get(pods, key, { signal }));
   }
 
-  /** Creates the pod at the provider, or tells it what changed. */
-  async #bring(wanted: Pod, current: Pod | undefined, signal: AbortSignal): Promise<void> {
-    const { provider } = this.#options;
-    if (!current && (await this.#rejects(wanted, signal))) return;
-    const resolved = await this.#resolve(wanted, signal);
-    if (current && !samePod(current, resolved)) {
-      await this.#call("Update", wanted, () => provider.updatePod(resolved, { signal }));
-    }
-    if (current) return;
-    using _pending = this.#showPendingLater(wanted);
-    await this.#call("Create", wanted, () => provider.createPod(resolved, { signal }));
+  async #isThere(pod: Pod, signal: AbortSignal): Promise<boolean> {
+    const live = await this.#read(getKey(pod), signal);
+    return live?.metadata.uid === pod.metadata.uid;
   }
 
-  /** A provider that is quick speaks for itself; people who wait for one that is not are told that it is at work. */
-  #showPendingLater(pod: Pod): Disposable {
-    const { namespace, name = "", uid = "" } = pod.metadata;
-    const key = { namespace, name };
-    const show = () => {
-      if (this.#reported.has(keyText(key)) || this.#newest(pod).status?.containerStatuses) return;
-      const status = pendingStatus(pod, this.#options.hostIp());
-      this.#reported.set(keyText(key), { uid, status, annotations: {}, written: [] });
-      this.#statusWork.enqueue(key);
-    };
-    const timer = setTimeout(show, pendingAfterMs).unref();
-    return { [Symbol.dispose]: () => clearTimeout(timer) };
+  /** The newest of what the provider and the watch have; the status, with the conditions of others, is the watch's. */
+  #lastSeen(known: Pod): Pod {
+    const seen = this.#deletions.get(known)?.pod;
+    if (!seen) return known;
+    const isNewest = includesVersion(seen.metadata.resourceVersion, known.metadata.resourceVersion);
+    return isNewest ? seen : { ...known, ...(seen.status ? { status: seen.status } : {}) };
   }
 
-  async #remove(pod: Pod, signal: AbortSignal): Promise<Outcome> {
-    const { client, provider } = this.#options;
-    await this.#call("Delete", pod, () => provider.deletePod(pod, { signal }));
-    const { namespace, name = "", uid } = pod.metadata;
+  async #whyGone(known: Pod, signal: AbortSignal): Promise<Ending> {
+    const seen = this.#deletions.get(known);
+    if (seen?.started || known.metadata.deletionTimestamp) return "requested";
+    if (!seen || seen.inferred || isCollected(seen.pod)) return "unknown";
+    if (await this.#options.isCutOff({ signal })) return "unknown";
+    return seen.requested ? "requested" : "forceDeleted";
+  }
+
+  async #terminate(cached: Pod, signal: AbortSignal): Promise<Outcome> {
+    const { client } = this.#options;
+    const { uid = "" } = cached.metadata;
+    const live = await this.#read(getKey(cached), signal);
+    // Gone or replaced meanwhile, or restored from a time before its deletion: the watch will show it.
+    if (live?.metadata.uid !== uid || !live.metadata.deletionTimestamp)
+      return requeue(watchLagMs, "the cache does not show the pod as it is");
+    const isRequested = this.#deletions.get(live)?.requested || isDeletionRequested(live);
+    const ending = isRequested ? "requested" : await this.#whyForced(live, signal);
+    await this.#end(live, ending, signal);
     try {
-      await client.delete(
-        pods,
-        { namespace, name },
-        { signal, gracePeriodSeconds: 0, ...(uid ? { preconditions: { uid } } : {}) },
-      );
+      await client.delete(pods, getKey(cached), { signal, gracePeriodSeconds: 0, preconditions: { uid } });
     } catch (error) {
       if (!isFault(error, "notFound") && !isFault(error, "conflict")) throw error;
     }
+    return settled;
+  }
+
+  /** Deleted at once, and kept by a finalizer, or just about to go. */
+  async #whyForced(pod: Pod, signal: AbortSignal): Promise<DisappearanceCause> {
+    if (isCollected(pod)) return "unknown";
+    return (await this.#options.isCutOff({ signal })) ? "unknown" : "forceDeleted";
+  }
+
+  async #end(pod: Pod, ending: Ending, signal: AbortSignal): Promise<void> {
+    const { provider, log } = this.#options;
+    if (ending === "requested") {
+      this.#deletions.markStarted(pod);
+      return this.#call("Delete", pod, () => provider.deletePod(pod, { signal }));
+    }
+    log.warn({ pod: keyText(getKey(pod)), uid: pod.metadata.uid, cause: ending }, "pod disappeared");
+    await this.#call("Disappeared", pod, () => provider.podDisappeared(pod, { cause: ending, signal }));
+  }
+
+  async #bring(cached: Pod, current: Pod | undefined, signal: AbortSignal): Promise<Outcome> {
+    const { provider } = this.#options;
+    if (!current && (await this.#rejects(cached, signal))) return settled;
+    if (current && this.#isStale(cached, current)) return this.#waitForCache(cached, current, signal);
+    this.#staleSince.delete(keyText(getKey(cached)));
+    const resolved = await this.#resolve(cached, signal);
+    if (!current) {
+      using _pending = this.#status.showPendingLater(cached);
+      await this.#call("Create", cached, () => provider.createPod(resolved, { signal }));
+    } else if (!samePod(current, resolved))
+      await this.#call("Update", cached, () => provider.updatePod(resolved, { signal }));
+    return settled;
+  }
+
+  /** A pod from before the last own write would undo it. */
+  #isStale(cached: Pod, current: Pod): boolean {
+    const { resourceVersion } = cached.metadata;
+    const isBehind = (newest: Pod): boolean =>
+      newest.metadata.resourceVersion !== undefined &&
+      !includesVersion(resourceVersion, newest.metadata.resourceVersion);
+    return isBehind(current) || isBehind(this.#status.newest(cached));
+  }
+
+  /** When the watch does not show the own write, versions may have gone backwards (etcd restored): then the server's pod counts. */
+  async #waitForCache(cached: Pod, current: Pod, signal: AbortSignal): Promise<Outcome> {
+    const text = keyText(getKey(cached));
+    const since = this.#staleSince.get(text) ?? performance.now();
+    this.#staleSince.set(text, since);
+    if (performance.now() - since < maxStaleMs)
+      return requeue(staleCheckMs, "the cache is behind own writes");
+    const live = await this.#read(getKey(cached), signal);
+    if (!live || !isSameState(live, cached)) return requeue(watchLagMs, "the cache is behind the API server");
+    this.#staleSince.delete(text);
+    const { log, provider } = this.#options;
+    log.warn(
+      { pod: text, uid: cached.metadata.uid },
+      "resource versions went backwards; pod is handed over again",
+    );
+    const resolved = await this.#resolve(live, signal);
+    await this.#call("Update", live, () => provider.updatePod(resolved, { signal }));
     return settled;
   }
 
@@ -203,122 +245,35 @@ class RunningPods implements PodController {
     const misfit = findMisfit(pod, source.list(), allocatable());
     if (!misfit) return false;
     events.record(referenceTo(pods, pod), { type: "Warning", ...misfit });
-    await this.#write(pod, { status: rejectedStatus(misfit.reason, misfit.message) }, signal);
+    await this.#status.write(pod, { status: rejectedStatus(misfit.reason, misfit.message) }, signal);
     return true;
   }
 
   async #resolve(pod: Pod, signal: AbortSignal): Promise<Pod> {
+    const { events } = this.#options;
+    const subject = referenceTo(pods, pod);
     try {
       const { pod: resolved, notices } = await this.#options.resolve(pod);
-      for (const notice of notices)
-        this.#options.events.record(referenceTo(pods, pod), { type: "Warning", ...notice });
+      for (const notice of notices) events.record(subject, { type: "Warning", ...notice });
       return resolved;
     } catch (error) {
       if (error instanceof MissingEnvironment) {
-        this.#options.events.record(referenceTo(pods, pod), {
-          type: "Warning",
-          reason: error.reason,
-          message: error.message,
-        });
+        events.record(subject, { type: "Warning", reason: error.reason, message: error.message });
         const status = failedAttemptStatus(pod, "CreateContainerConfigError", error.message);
-        await this.#write(pod, { status }, signal);
+        await this.#status.write(pod, { status }, signal);
       }
       throw error;
     }
   }
 
-  /** Runs one call of the provider and tells people how it went. */
-  async #call(what: "Create" | "Update" | "Delete", pod: Pod, call: () => Promise<void>): Promise<void> {
+  #call(what: ProviderCall, pod: Pod, call: () => Promise<void>): Promise<void> {
     const { events, log } = this.#options;
-    const subject = referenceTo(pods, pod);
-    try {
-      await call();
-      events.record(subject, {
-        type: "Normal",
-        reason: `Provider${what}Success`,
-        message: `${what} pod in provider successfully`,
-      });
-    } catch (error) {
-      if (isFault(error, "notFound") && what === "Delete") return;
-      log.warn(
-        { pod: `${pod.metadata.namespace}/${pod.metadata.name}`, what, error: messageOf(error) },
-        "provider call failed",
-      );
-      events.record(subject, { type: "Warning", reason: `Provider${what}Failed`, message: messageOf(error) });
-      if (what === "Create")
-        await this.#write(
-          pod,
-          { status: failedAttemptStatus(pod, "ProviderFailed", messageOf(error)) },
-          AbortSignal.timeout(10_000),
-        );
-      throw error;
-    }
-  }
-
-  async #writeReported(key: ObjectKey, { signal }: ReconcileContext): Promise<Outcome> {
-    const text = keyText(key);
-    const report = this.#reported.get(text);
-    const pod = this.#options.source.get(key);
-    if (report && pod && pod.metadata.uid === report.uid && !isTerminal(pod))
-      await this.#write(pod, report, signal);
-    for (const written of report?.written ?? []) written();
-    if (this.#reported.get(text) === report) this.#reported.delete(text);
-    return settled;
-  }
-
-  /** As the API server last had it, as far as anybody here knows. */
-  #newest(pod: Pod): Pod {
-    const { namespace, name = "" } = pod.metadata;
-    const text = keyText({ namespace, name });
-    const cached = this.#options.source.get({ namespace, name }) ?? pod;
-    const answer = this.#answers.get(text);
-    if (!answer) return cached;
-    const isAhead = answer.metadata.uid === cached.metadata.uid && versionOf(answer) > versionOf(cached);
-    if (!isAhead) this.#answers.delete(text);
-    return isAhead ? answer : cached;
-  }
-
-  async #write(pod: Pod, report: PodReport, signal: AbortSignal): Promise<void> {
-    const { client } = this.#options;
-    const { namespace, name = "" } = pod.metadata;
-    const body = statusPatch(this.#newest(pod), report, new Date());
-    if (!body) return;
-    try {
-      const answer = await client.patch(
-        pods,
-        { key: { namespace, name }, patch: { type: "merge", body } },
-        { signal, subresource: "status" },
-      );
-      this.#answers.set(keyText({ namespace, name }), answer);
-    } catch (error) {
-      // Gone, or another pod of that name by now (its uid is refused): nobody is left to be told.
-      const replaced =
-        isFault(error, "invalid") && error.causes.some((cause) => cause.field === "metadata.uid");
-      if (isFault(error, "notFound") || isFault(error, "conflict") || replaced) return;
-      if (isFault(error, "invalid")) {
-        throw new Fault("internal", `the API server refuses the status: ${error.message}`, { cause: error });
-      }
-      throw error;
-    }
+    return callProvider({ what, pod, events, log, status: this.#status }, call);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#work.stop();
-    await this.#statusWork.stop();
+    this.#subscription[Symbol.dispose]();
+    await this.#status[Symbol.asyncDispose]();
   }
-}
-
-/** Versions of one object grow. */
-function versionOf(pod: Pod): number {
-  return Number(pod.metadata.resourceVersion ?? 0);
-}
-
-/** Our own status writes come back as updates; only what a provider must hear of is work. */
-function concerns(old: Pod, now: Pod): boolean {
-  return (
-    !samePod(old, now) ||
-    old.metadata.deletionTimestamp !== now.metadata.deletionTimestamp ||
-    old.metadata.uid !== now.metadata.uid ||
-    isTerminal(old) !== isTerminal(now)
-  );
 }

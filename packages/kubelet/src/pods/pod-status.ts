@@ -1,6 +1,8 @@
 /** Statuses of pods that the kubelet itself writes, and the patch that brings a status to the API server. */
 import { isDeepStrictEqual } from "node:util";
-import type { Container, ContainerStatus, Pod, PodCondition, PodReport, PodStatus } from "../provider.ts";
+import { findCondition, mergeConditions } from "@cocoon/core/conditions";
+import type { Condition, Container, ContainerStatus, PodStatus } from "@cocoon/kube";
+import type { Pod, PodReport } from "../provider.ts";
 
 function waitingContainers(
   containers: readonly Container[],
@@ -18,7 +20,7 @@ function waitingContainers(
   }));
 }
 
-/** Before the provider has said anything: as kubectl shows a pod that is being created. */
+/** Before the first report of the provider: as kubectl shows a pod that is being created. */
 export function pendingStatus(pod: Pod, hostIp: string | undefined): PodStatus {
   return {
     phase: "Pending",
@@ -49,13 +51,12 @@ export function rejectedStatus(reason: string, message: string): PodStatus {
 }
 
 /**
- * A merge patch of the status alone, guarded by the pod's uid; undefined when it would change nothing. Conditions of
- * others (the scheduler's, the eviction API's) stay; a condition keeps its transition time while its status stays.
- * Annotations are sent as they are: who reports them knows what is written better than any cache.
+ * A merge patch of the status, guarded by the pod's uid; undefined when it would change nothing. Conditions of other writers
+ * stay. Annotations are sent as reported.
  */
 export function statusPatch(pod: Pod, report: PodReport, now: Date): object | undefined {
   const { status: wanted, annotations = {} } = report;
-  const conditions = mergeConditions(pod.status?.conditions ?? [], wanted.conditions ?? [], now);
+  const conditions = mergePodConditions(pod.status?.conditions ?? [], wanted.conditions ?? [], now);
   const status: Record<string, unknown> = { ...wanted, ...(wanted.conditions ? { conditions } : {}) };
   const before = (pod.status ?? {}) as Readonly<Record<string, unknown>>;
   for (const field of ["reason", "message", "podIP", "podIPs"] as const) {
@@ -72,22 +73,49 @@ export function statusPatch(pod: Pod, report: PodReport, now: Date): object | un
   };
 }
 
-function mergeConditions(
-  before: readonly PodCondition[],
-  wanted: readonly PodCondition[],
+function mergePodConditions(
+  before: readonly Condition[],
+  wanted: readonly Condition[],
   now: Date,
-): readonly PodCondition[] {
-  const time = now.toISOString().replace(/\.\d+Z$/, "Z");
-  const merged = wanted.map((condition) => {
-    const old = before.find((each) => each.type === condition.type);
-    const kept = old?.status === condition.status ? old.lastTransitionTime : undefined;
+): readonly Condition[] {
+  const complete = wanted.map((condition) => {
+    const old = findCondition(before, condition.type);
     return {
       ...condition,
       lastProbeTime: old?.lastProbeTime ?? null,
-      lastTransitionTime: kept ?? time,
       ...(old?.observedGeneration === undefined ? {} : { observedGeneration: old.observedGeneration }),
     };
   });
-  const others = before.filter((each) => !wanted.some((condition) => condition.type === each.type));
-  return [...others, ...merged];
+  return mergeConditions(before, complete, { now });
+}
+
+export function samePod(left: Pod, right: Pod): boolean {
+  return isDeepStrictEqual(comparable(left), comparable(right));
+}
+
+function comparable(pod: Pod): unknown {
+  const { containers, initContainers, ephemeralContainers, activeDeadlineSeconds, tolerations } = pod.spec;
+  return [
+    containers,
+    initContainers ?? [],
+    ephemeralContainers ?? [],
+    activeDeadlineSeconds,
+    tolerations ?? [],
+    pod.metadata.labels ?? {},
+    pod.metadata.annotations ?? {},
+  ];
+}
+
+export function isTerminal(pod: Pod): boolean {
+  return pod.status?.phase === "Succeeded" || pod.status?.phase === "Failed";
+}
+
+/** Own status writes come back as updates; only what concerns a provider is reconciled. */
+export function isRelevant(old: Pod, now: Pod): boolean {
+  return (
+    !samePod(old, now) ||
+    old.metadata.deletionTimestamp !== now.metadata.deletionTimestamp ||
+    old.metadata.uid !== now.metadata.uid ||
+    isTerminal(old) !== isTerminal(now)
+  );
 }

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Pod } from "../provider.ts";
-import { samePod } from "./compare-pods.ts";
-import { failedAttemptStatus, pendingStatus, statusPatch } from "./pod-status.ts";
+import { samePod, failedAttemptStatus, pendingStatus, statusPatch } from "./pod-status.ts";
 import { findMisfit } from "./resource-fit.ts";
 
 function pod(name: string, requests: Record<string, string> = {}, more: Partial<Pod> = {}): Pod {

@@ -1,48 +1,36 @@
-/** Whether a pod fits on the node: what the scheduler should have seen, checked again where it counts. */
+/** Whether a pod fits on the node: what the scheduler should have seen, checked again where the pod starts. */
 import {
-  addQuantities,
-  compareQuantities,
-  parseQuantity,
-  quantityMillis,
-  quantityOf,
-  quantityUnits,
-  type Quantity,
-} from "@cocoon/core/quantity";
+  addAmounts,
+  computeRequests,
+  findLoadMisfit,
+  readAmounts,
+  readHostPorts,
+  type Amounts,
+  type HostPort,
+} from "@cocoon/kube/scheduling";
 import type { Pod } from "../provider.ts";
-import { isTerminal } from "./compare-pods.ts";
+import { isTerminal } from "./pod-status.ts";
 
 export interface Misfit {
   readonly reason: string;
   readonly message: string;
 }
 
-type Requests = ReadonlyMap<string, Quantity>;
-
-/** Each new pod is weighed against all others, which stay the same objects while nobody changes them. */
-const known = new WeakMap<Pod, Requests>();
-
-function requestsOf(pod: Pod): Requests {
-  const found = known.get(pod) ?? sumRequests(pod);
-  known.set(pod, found);
-  return found;
+interface Demand {
+  readonly requests: Amounts;
+  readonly hostPorts: readonly HostPort[];
 }
 
-/** Requests of a pod by resource: containers together, or the largest init container when that is more. */
-function sumRequests(pod: Pod): Requests {
-  const total = new Map<string, Quantity>();
-  for (const container of pod.spec.containers) {
-    for (const [resource, text] of Object.entries(container.resources?.requests ?? {})) {
-      total.set(resource, addQuantities(total.get(resource) ?? quantityOf(0), parseQuantity(text)));
-    }
-  }
-  for (const container of pod.spec.initContainers ?? []) {
-    for (const [resource, text] of Object.entries(container.resources?.requests ?? {})) {
-      const wanted = parseQuantity(text);
-      const sum = total.get(resource);
-      if (!sum || compareQuantities(wanted, sum) > 0) total.set(resource, wanted);
-    }
-  }
-  return total;
+/** Each new pod is compared with all others, which stay the same objects until they change. */
+const known = new WeakMap<Pod, Demand>();
+
+function readDemand(pod: Pod): Demand {
+  const found = known.get(pod) ?? {
+    requests: computeRequests(pod.spec),
+    hostPorts: readHostPorts(pod.spec),
+  };
+  known.set(pod, found);
+  return found;
 }
 
 /** The first resource that the node cannot give, in the words of a kubelet; undefined when the pod fits. */
@@ -54,40 +42,29 @@ export function findMisfit(
   const neighbours = [...others].filter(
     (other) => other.metadata.uid !== pod.metadata.uid && !isTerminal(other),
   );
-  const podLimit = allocatable["pods"];
-  if (podLimit !== undefined && neighbours.length + 1 > Number(podLimit)) {
-    return misfit("pods", { requested: "1", used: String(neighbours.length), capacity: podLimit });
-  }
-  const used = new Map<string, Quantity>();
-  for (const neighbour of neighbours) {
-    for (const [resource, amount] of requestsOf(neighbour))
-      used.set(resource, addQuantities(used.get(resource) ?? quantityOf(0), amount));
-  }
-  for (const [resource, requested] of requestsOf(pod)) {
-    if (allocatable[resource] === undefined && isCountedByOthers(resource)) continue;
-    const capacity = parseQuantity(allocatable[resource] ?? "0");
-    const already = used.get(resource) ?? quantityOf(0);
-    if (requested.nanos > 0n && compareQuantities(addQuantities(already, requested), capacity) > 0) {
-      const show = (quantity: Quantity) =>
-        String(resource === "cpu" ? quantityMillis(quantity) : quantityUnits(quantity));
-      return misfit(resource, { requested: show(requested), used: show(already), capacity: show(capacity) });
-    }
-  }
-  return undefined;
-}
-
-/** What a controller of the cluster adds to nodes (`kubernetes.io/batch-cpu`): only the scheduler can judge it. */
-function isCountedByOthers(resource: string): boolean {
-  return resource.startsWith("kubernetes.io/");
-}
-
-function misfit(
-  resource: string,
-  numbers: { readonly requested: string; readonly used: string; readonly capacity: string },
-): Misfit {
-  const { requested, used, capacity } = numbers;
+  const load = {
+    pods: neighbours.length,
+    amounts: neighbours.reduce<Amounts>((sum, each) => addAmounts(sum, readDemand(each).requests), {}),
+    hostPorts: neighbours.flatMap((each) => readDemand(each).hostPorts),
+  };
+  const demand = readDemand(pod);
+  const requests = Object.fromEntries(
+    Object.entries(demand.requests).filter(
+      ([resource]) => allocatable[resource] !== undefined || !isCountedByOthers(resource),
+    ),
+  );
+  const misfit = findLoadMisfit(readAmounts(allocatable), { ...demand, requests }, load);
+  if (!misfit) return undefined;
+  if (misfit.kind !== "resource")
+    return { reason: "NodePorts", message: "Node didn't have free ports for the requested pod ports" };
+  const { resource, requested, used, capacity } = misfit;
   return {
     reason: `OutOf${resource}`,
     message: `Node didn't have enough resource: ${resource}, requested: ${requested}, used: ${used}, capacity: ${capacity}`,
   };
+}
+
+/** What a controller of the cluster adds to nodes (`kubernetes.io/batch-cpu`): only the scheduler can decide about it. */
+function isCountedByOthers(resource: string): boolean {
+  return resource.startsWith("kubernetes.io/");
 }

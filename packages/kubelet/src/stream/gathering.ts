@@ -2,10 +2,7 @@
 const pauseMs = 1;
 const smallBytes = 8 * 1024;
 
-/**
- * The first piece goes out at once. Guests send by the kilobyte, and a frame, a TLS record and two hops for each cost more
- * than the bytes do: what follows a small piece within a millisecond goes out together.
- */
+/** The first piece goes out at once; what follows a small piece within a millisecond goes out together. */
 export function gathering(
   bytes: number,
   done: (error?: Error | null) => void,

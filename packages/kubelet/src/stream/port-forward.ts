@@ -1,12 +1,10 @@
 /**
- * Port-forward: each TCP connection is a pair of SPDY streams, data and error, that belong together by their
- * `requestid`. Any text on an error stream ends the user's whole `kubectl port-forward`, so it is written only for
- * what concerns the session (the pod is gone, the guest has no address). A refused or broken target is a reset of
- * its data stream: the local client sees a closed connection, all others go on.
+ * Port-forward: each TCP connection is a pair of SPDY streams, data and error, joined by `requestid`. Text on an error stream
+ * ends the whole `kubectl port-forward`, so it is written only for what concerns the session; a broken target resets its stream.
  */
 import type { Duplex } from "node:stream";
 import { createWebSocketStream, WebSocketServer } from "ws";
-import { Fault, isFault, messageOf } from "@cocoon/core";
+import { Fault, isFault, getErrorMessage } from "@cocoon/core";
 import { defaultStreamTimes, type StreamTimes } from "./spdy-command.ts";
 import type { SpdyHeaders } from "./spdy-headers.ts";
 import { SpdySession, type SpdyStream } from "./spdy-session.ts";
@@ -136,7 +134,7 @@ class PortForwarder {
       target = await this.#options.connect(port, { signal: this.#session.closed });
     } catch (failure) {
       this.#options.onError?.(failure, port);
-      if (isFault(failure, "notFound") || isFault(failure, "invalid")) error.write(messageOf(failure));
+      if (isFault(failure, "notFound") || isFault(failure, "invalid")) error.write(getErrorMessage(failure));
       data.reset();
       error.end();
       return;

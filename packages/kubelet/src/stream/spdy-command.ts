@@ -2,10 +2,9 @@
 import { once } from "node:events";
 import { finished } from "node:stream/promises";
 import { Fault } from "@cocoon/core";
-import type { CommandQuery, CommandTransport } from "./remote-command.ts";
-import { SpdySession, type SpdyStream } from "./spdy-session.ts";
+import { type CommandQuery, type CommandTransport, terminalSizes } from "./remote-command.ts";
 import { statusJson, statusText, type CommandEnd } from "./status.ts";
-import { terminalSizes } from "./terminal-size.ts";
+import { SpdySession, type SpdyStream } from "./spdy-session.ts";
 import { switchToSpdy, type UpgradeRequest } from "./upgrade.ts";
 
 const protocols = [
@@ -19,10 +18,8 @@ const withoutResize = new Set(["v2.channel.k8s.io", "channel.k8s.io"]);
 const withStatus = new Set(["v5.channel.k8s.io", "v4.channel.k8s.io"]);
 
 export interface StreamTimes {
-  /** How long the client may take to open its streams. */
   readonly creationMs: number;
   readonly idleMs: number;
-  /** How long we wait for the client to hang up after the status. */
   readonly lingerMs: number;
 }
 
@@ -105,10 +102,7 @@ interface Finish {
   readonly lingerMs: number;
 }
 
-/**
- * Output first, then the status, then our half of the rest. We keep reading until the client hangs up: closing while
- * it still sends makes the kernel reset the connection, and the reset eats output on its way.
- */
+/** Output, status, then the rest. We read until the client hangs up: closing while it sends makes the kernel reset the connection. */
 async function finishSession({ session, streams, protocol, end, lingerMs }: Finish): Promise<void> {
   await Promise.all([flush(streams.get("stdout")), flush(streams.get("stderr"))]);
   const error = streams.get("error");

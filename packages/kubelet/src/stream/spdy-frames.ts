@@ -1,11 +1,8 @@
 /**
- * SPDY/3.1 frames, bytes in and bytes out; no socket here.
+ * SPDY/3.1 frames, bytes in and bytes out. Data is handed on in pieces; only control frames, which are small, are assembled.
  *
  *   control  1|version(15)=3|type(16)   flags(8)|length(24)   payload
  *   data     0|stream id(31)            flags(8)|length(24)   bytes
- *
- * Data is handed on in the pieces in which it arrives: frames are never assembled. Only control frames are, and
- * those are small.
  */
 import { Fault } from "@cocoon/core";
 
@@ -35,7 +32,6 @@ const maximumControlBytes = 64 * 1024;
 const idMask = 0x7fff_ffff;
 
 export interface FrameHandler {
-  /** A piece of a data frame. `end`: the frame's last piece carries FIN. */
   onData(streamId: number, piece: Buffer, end: boolean): void;
   onControl(type: number, flags: number, payload: Buffer): void;
 }
@@ -134,6 +130,14 @@ export function synReply(streamId: number, headerBlock: Buffer): Buffer {
   return controlFrame(controlType.synReply, Buffer.concat([words(streamId), headerBlock]));
 }
 
+export function synStream(streamId: number, headerBlock: Buffer): Buffer {
+  // No associated stream, priority and slot 0.
+  return controlFrame(
+    controlType.synStream,
+    Buffer.concat([words(streamId, 0), Buffer.alloc(2), headerBlock]),
+  );
+}
+
 export function rstStream(streamId: number, status: number): Buffer {
   return controlFrame(controlType.rstStream, words(streamId, status));
 }
@@ -167,7 +171,7 @@ export function readWord(payload: Buffer): number {
   return payload.readUInt32BE(0);
 }
 
-export function streamIdOf(payload: Buffer): number {
+export function readStreamId(payload: Buffer): number {
   return readWord(payload) & idMask;
 }
 

@@ -1,11 +1,9 @@
 /**
- * SPDY/3.1 header blocks. All blocks of one direction form a single zlib stream, flushed after each block. Node has
- * no synchronous streaming inflate, so the decoder keeps the last 32 KiB of output as the dictionary for the
- * next block: a public, synchronous and bounded way to the same result.
+ * SPDY/3.1 header blocks: one zlib stream per direction. Node has no synchronous streaming inflate, so the last 32 KiB of output
+ * are the dictionary for the next block.
  */
 import { constants, inflateRawSync } from "node:zlib";
 import { Fault } from "@cocoon/core";
-import { spdyDictionary } from "./spdy-dictionary.ts";
 
 const windowBytes = 32 * 1024;
 const maximumBlockBytes = 16 * 1024;
@@ -67,13 +65,62 @@ const zlibHeader = Buffer.from([0x78, 0x01]);
 /** A stored block with "no pairs", then the empty stored block that marks a flush; Go's reader needs the mark. */
 const emptyHeaders = Buffer.from([0x00, 0x04, 0x00, 0xfb, 0xff, 0, 0, 0, 0, 0x00, 0x00, 0x00, 0xff, 0xff]);
 
-/** We only ever send empty header lists, so the outgoing zlib stream can be written by hand. */
-export class EmptyHeaderEncoder {
+const flushMark = Buffer.from([0x00, 0x00, 0x00, 0xff, 0xff]);
+
+/** The outgoing zlib stream is written by hand, in stored blocks: replies are empty, and requests have few headers. */
+export class HeaderEncoder {
   #first = true;
 
-  next(): Buffer {
-    if (!this.#first) return emptyHeaders;
+  empty(): Buffer {
+    return this.#begin(emptyHeaders);
+  }
+
+  encode(headers: Readonly<Record<string, string>>): Buffer {
+    const pairs = Object.entries(headers);
+    const count = Buffer.alloc(4);
+    count.writeUInt32BE(pairs.length);
+    const plain = Buffer.concat([count, ...pairs.flat().map(withLength)]);
+    const header = Buffer.from([0, 0, 0, 0, 0]);
+    header.writeUInt16LE(plain.length, 1);
+    header.writeUInt16LE(~plain.length & 0xffff, 3);
+    return this.#begin(Buffer.concat([header, plain, flushMark]));
+  }
+
+  #begin(block: Buffer): Buffer {
+    if (!this.#first) return block;
     this.#first = false;
-    return Buffer.concat([zlibHeader, emptyHeaders]);
+    return Buffer.concat([zlibHeader, block]);
   }
 }
+
+/** The preset zlib dictionary of SPDY/3.1 header blocks: words with their length, then one run of text. */
+const words = [
+  "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow",
+  "authorization cache-control connection content-base content-encoding content-language content-length",
+  "content-location content-md5 content-range content-type date etag expect expires from host if-match",
+  "if-modified-since if-none-match if-range if-unmodified-since last-modified location max-forwards pragma",
+  "proxy-authenticate proxy-authorization range referer retry-after server te trailer transfer-encoding upgrade",
+  "user-agent vary via warning www-authenticate method get status",
+].flatMap((line) => line.split(" "));
+
+const phrases = ["200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin"];
+
+const tail =
+  "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505" +
+  "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized" +
+  "403 Forbidden404 Not Found500 Internal Server Error501 Not Implemented503 Service Unavailable" +
+  "Jan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMT" +
+  "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain," +
+  "text/javascript,publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0.";
+
+function withLength(word: string): Buffer {
+  const bytes = Buffer.alloc(4 + word.length);
+  bytes.writeUInt32BE(word.length, 0);
+  bytes.write(word, 4, "latin1");
+  return bytes;
+}
+
+export const spdyDictionary: Buffer = Buffer.concat([
+  ...[...words, ...phrases].map(withLength),
+  Buffer.from(tail, "latin1"),
+]);

@@ -1,13 +1,11 @@
 /**
- * A SPDY/3.1 connection as the side that accepts streams. Peers use no flow control: backpressure is the byte
- * stream's alone, so one unread stream can hold up all others. Each stream therefore buffers up to a cap; beyond it
- * the whole connection pauses until its reader has caught up. A slow reader is waited for; where there are many
- * streams (port-forward), one whose reader takes nothing at all for a while is reset, and the others go on.
+ * A SPDY/3.1 connection: the side that accepts streams, or with `side: "client"` the one that opens them. Peers use no flow control, so one unread stream can hold up all others:
+ * each buffers up to a cap, then the connection pauses. With many streams (port-forward) a stalled one is reset instead.
  */
 import { Duplex } from "node:stream";
-import { Fault, messageOf } from "@cocoon/core";
+import { Fault, getErrorMessage } from "@cocoon/core";
 import { gathering } from "./gathering.ts";
-import { EmptyHeaderEncoder, HeaderDecoder, type SpdyHeaders } from "./spdy-headers.ts";
+import { HeaderDecoder, HeaderEncoder, type SpdyHeaders } from "./spdy-headers.ts";
 import {
   controlType,
   dataFrame,
@@ -19,22 +17,21 @@ import {
   readWord,
   resetStatus,
   rstStream,
-  streamIdOf,
+  readStreamId,
   synReply,
+  synStream,
 } from "./spdy-frames.ts";
 
 export interface SpdySessionOptions {
-  /** Bytes of the upgraded connection: a socket, or a WebSocket tunnel. */
   readonly transport: Duplex;
-  /** A new stream; throwing a Fault refuses it. */
   readonly onStream: (stream: SpdyStream, headers: SpdyHeaders) => void;
   readonly maximumStreams?: number;
   readonly maximumBufferedBytes?: number;
   readonly overflow: "pause" | "resetStalled";
+  readonly side?: "client" | "server";
   /** How long a reader may take nothing while its stream holds up the others. */
   readonly stallMs?: number;
   readonly pingIntervalMs?: number;
-  /** Nothing heard for this long: the connection is taken for dead. */
   readonly idleTimeoutMs?: number;
 }
 
@@ -59,7 +56,6 @@ export class SpdyStream extends Duplex {
     this.id = id;
   }
 
-  /** Ends this stream for both sides at once, telling the peer. */
   reset(status: number = resetStatus.cancel): void {
     this.#session.reset(this, status);
   }
@@ -91,24 +87,31 @@ export class SpdySession {
   readonly #options: SpdySessionOptions & typeof defaults;
   readonly #streams = new Map<number, SpdyStream>();
   readonly #decoder = new HeaderDecoder();
-  readonly #encoder = new EmptyHeaderEncoder();
+  readonly #encoder = new HeaderEncoder();
   /** Streams whose readers are behind, and who looks whether they still read. */
   readonly #blocked = new Map<SpdyStream, NodeJS.Timeout | undefined>();
   readonly #closed = new AbortController();
+  readonly closed: AbortSignal = this.#closed.signal;
   #lastStreamId = 0;
   #lastHeard = performance.now();
   #pingId = 0;
 
   constructor(options: SpdySessionOptions) {
     this.#options = { ...defaults, ...options };
+    if (this.#options.side === "client") this.#pingId = -1;
   }
 
-  /** Aborted when the connection is over, for whatever reason. */
-  get closed(): AbortSignal {
-    return this.#closed.signal;
+  /** Opens a stream; what the peer refuses is closed without an end. */
+  open(headers: Readonly<Record<string, string>>): SpdyStream {
+    const id = this.#lastStreamId === 0 ? 1 : this.#lastStreamId + 2;
+    this.#lastStreamId = id;
+    const stream = new SpdyStream(this, id);
+    stream.on("error", () => undefined);
+    this.#streams.set(id, stream);
+    this.#send(synStream(id, this.#encoder.encode(headers)));
+    return stream;
   }
 
-  /** Begins to read. `head` is what arrived together with the upgrade request. */
   start(head: Buffer): void {
     const { transport, pingIntervalMs } = this.#options;
     const parser = new FrameParser({
@@ -120,7 +123,7 @@ export class SpdySession {
       try {
         parser.push(chunk);
       } catch (error) {
-        this.destroy(new Fault("badRequest", messageOf(error), { cause: error }));
+        this.destroy(new Fault("badRequest", getErrorMessage(error), { cause: error }));
       }
     };
     transport.on("data", read);
@@ -138,7 +141,7 @@ export class SpdySession {
       this.destroy(new Fault("timeout", "the connection was idle for too long"));
       return;
     }
-    this.#pingId += 2; // even ids are ours
+    this.#pingId += 2; // even ids are the server's
     this.#send(ping(this.#pingId));
   }
 
@@ -171,7 +174,6 @@ export class SpdySession {
     this.#blocked.set(stream, timer.unref());
   }
 
-  /** A reader took what a stream had buffered. */
   onDrained(stream: SpdyStream): void {
     clearTimeout(this.#blocked.get(stream));
     if (!this.#blocked.delete(stream) || this.#blocked.size > 0) return;
@@ -185,17 +187,17 @@ export class SpdySession {
         break;
       case controlType.headers:
         this.#decoder.decode(headersBlock(payload));
-        if ((flags & 1) !== 0) this.#streams.get(streamIdOf(payload))?.push(null);
+        if ((flags & 1) !== 0) this.#streams.get(readStreamId(payload))?.push(null);
         break;
       case controlType.rstStream:
-        this.#streams.get(streamIdOf(payload))?.destroy();
+        this.#streams.get(readStreamId(payload))?.destroy();
         break;
       case controlType.ping: {
         const id = readWord(payload);
-        if (id % 2 === 1) this.#send(ping(id));
+        if (id % 2 === (this.#options.side === "client" ? 0 : 1)) this.#send(ping(id));
         break;
       }
-      default: // SETTINGS, WINDOW_UPDATE, GOAWAY, SYN_REPLY and what nobody knows: nothing to do
+      default: // SETTINGS, WINDOW_UPDATE, GOAWAY, SYN_REPLY (its headers are not read) and unknown types: nothing to do
     }
   }
 
@@ -211,7 +213,7 @@ export class SpdySession {
       return;
     }
     const stream = new SpdyStream(this, streamId);
-    stream.on("error", () => undefined); // whoever uses the stream listens too; nobody must crash us
+    stream.on("error", () => undefined); // users of the stream listen too; an unhandled error must not end the process
     this.#streams.set(streamId, stream);
     this.#accept(stream, headers);
     if (fin) stream.push(null);
@@ -225,7 +227,7 @@ export class SpdySession {
       stream.reset(resetStatus.refused);
       return;
     }
-    if (this.#streams.has(stream.id)) this.#send(synReply(stream.id, this.#encoder.next()));
+    if (this.#streams.has(stream.id)) this.#send(synReply(stream.id, this.#encoder.empty()));
   }
 
   sendData(streamId: number, chunk: Buffer, done: (error?: Error | null) => void): void {
@@ -251,16 +253,18 @@ export class SpdySession {
   }
 
   reset(stream: SpdyStream, status: number): void {
-    if (this.#streams.has(stream.id)) this.#send(rstStream(stream.id, status));
+    if (this.#streams.delete(stream.id)) this.#send(rstStream(stream.id, status));
     stream.destroy();
   }
 
   forget(stream: SpdyStream): void {
-    this.#streams.delete(stream.id);
+    const known = this.#streams.delete(stream.id);
+    // A client that leaves early says so: the other side would keep its end open.
+    if (known && this.#options.side === "client" && !(stream.writableFinished && stream.readableEnded))
+      this.#send(rstStream(stream.id, resetStatus.cancel));
     this.onDrained(stream);
   }
 
-  /** Says goodbye and lets what was written go out. */
   end(): void {
     if (!this.#writable()) return;
     this.#send(goAway(this.#lastStreamId));

@@ -1,13 +1,13 @@
-/** How a command ended, as the error stream tells it: a Kubernetes Status, or plain text in the oldest protocols. */
-import { Fault, isFault, messageOf } from "@cocoon/core";
+/** How a command ended, as the error stream carries it: a Kubernetes Status, or plain text in the oldest protocols. */
+import { Fault, isFault, getErrorMessage } from "@cocoon/core";
 
 export type CommandEnd =
   | { readonly kind: "exited"; readonly code: number }
   | { readonly kind: "failed"; readonly message: string };
 
 /** What went wrong, in words for the user; our own internals stay in the log. */
-export function endOf(error: unknown): CommandEnd {
-  return { kind: "failed", message: isFault(error) ? error.message : messageOf(error) };
+export function buildEnd(error: unknown): CommandEnd {
+  return { kind: "failed", message: isFault(error) ? error.message : getErrorMessage(error) };
 }
 
 /** Exit codes beyond 0..255 are a protocol error at the client; signals are 128 + n by convention. */

@@ -6,7 +6,6 @@ import { Fault } from "@cocoon/core";
 export interface UpgradeRequest {
   readonly request: IncomingMessage;
   readonly socket: Duplex;
-  /** What arrived together with the request. */
   readonly head: Buffer;
 }
 

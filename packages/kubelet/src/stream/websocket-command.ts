@@ -1,36 +1,32 @@
-/**
- * Exec and attach over WebSocket: a message is a channel number and bytes. 0 stdin, 1 stdout, 2 stderr, 3 error,
- * 4 resize; in v5 the message [255, 0] ends stdin. The base64 variants carry text: a digit and base64.
- */
+/** Exec and attach over WebSocket: channel number and bytes: 0 stdin, 1 stdout, 2 stderr, 3 error, 4 resize; v5: [255, 0] ends stdin. */
 import { Readable, Writable } from "node:stream";
 import { finished } from "node:stream/promises";
 import { Fault } from "@cocoon/core";
 import { WebSocket, WebSocketServer } from "ws";
 import { gathering } from "./gathering.ts";
-import type { CommandIo, CommandQuery, CommandTransport } from "./remote-command.ts";
-import { defaultStreamTimes, type StreamTimes } from "./spdy-command.ts";
+import { type CommandIo, type CommandQuery, type CommandTransport, terminalSizes } from "./remote-command.ts";
 import { statusJson, statusText, type CommandEnd } from "./status.ts";
-import { terminalSizes } from "./terminal-size.ts";
+import { defaultStreamTimes, type StreamTimes } from "./spdy-command.ts";
 import { headerValues, refuseUpgrade, type UpgradeRequest } from "./upgrade.ts";
 
-interface Protocol {
-  readonly name: string;
-  readonly base64: boolean;
-  readonly status: boolean;
-  readonly halfClose: boolean;
-}
-
-/** Newest first: the first that the client offers is taken. */
-const protocols: readonly Protocol[] = [
-  { name: "v5.channel.k8s.io", base64: false, status: true, halfClose: true },
-  { name: "v4.channel.k8s.io", base64: false, status: true, halfClose: false },
-  { name: "v4.base64.channel.k8s.io", base64: true, status: true, halfClose: false },
-  { name: "v3.channel.k8s.io", base64: false, status: false, halfClose: false },
-  { name: "v2.channel.k8s.io", base64: false, status: false, halfClose: false },
-  { name: "channel.k8s.io", base64: false, status: false, halfClose: false },
-  { name: "base64.channel.k8s.io", base64: true, status: false, halfClose: false },
+const protocols = [
+  "v5.channel.k8s.io",
+  "v4.channel.k8s.io",
+  "v4.base64.channel.k8s.io",
+  "v3.channel.k8s.io",
+  "v2.channel.k8s.io",
+  "channel.k8s.io",
+  "base64.channel.k8s.io",
 ];
-const unnamed: Protocol = { name: "", base64: false, status: false, halfClose: false };
+
+/** What a protocol can do; one without a name is the oldest. */
+function readProtocol(name: string) {
+  return {
+    base64: name.includes("base64"),
+    status: name.startsWith("v5.") || name.startsWith("v4."),
+    halfClose: name.startsWith("v5."),
+  };
+}
 
 const channel = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
 const maximumMessageBytes = 1024 * 1024;
@@ -41,7 +37,7 @@ const server = new WebSocketServer({
   noServer: true,
   perMessageDeflate: false,
   maxPayload: maximumMessageBytes,
-  handleProtocols: (offered) => protocols.find((each) => offered.has(each.name))?.name ?? false,
+  handleProtocols: (offered) => protocols.find((each) => offered.has(each)) ?? false,
 });
 
 /** Undefined when the upgrade was refused; the answer is then already written. */
@@ -51,8 +47,8 @@ export async function acceptWebSocketCommand(
   times: StreamTimes = defaultStreamTimes,
 ): Promise<CommandTransport | undefined> {
   const offered = headerValues(upgrade.request, "sec-websocket-protocol");
-  const protocol = offered.length === 0 ? unnamed : protocols.find((each) => offered.includes(each.name));
-  if (!protocol) {
+  const protocol = offered.length === 0 ? "" : protocols.find((each) => offered.includes(each));
+  if (protocol === undefined) {
     refuseUpgrade(
       upgrade,
       new Fault("badRequest", `none of the WebSocket protocols ${offered.join(", ")} is supported`),
@@ -62,11 +58,11 @@ export async function acceptWebSocketCommand(
   const socket = await new Promise<WebSocket>((resolve) => {
     server.handleUpgrade(upgrade.request, upgrade.socket, upgrade.head, resolve);
   });
-  return new WebSocketCommand(socket, { protocol, query, times });
+  return new WebSocketCommand(socket, { protocol: readProtocol(protocol), query, times });
 }
 
 interface Settings {
-  readonly protocol: Protocol;
+  readonly protocol: ReturnType<typeof readProtocol>;
   readonly query: CommandQuery;
   readonly times: StreamTimes;
 }

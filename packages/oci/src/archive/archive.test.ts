@@ -9,10 +9,11 @@ import { isFault } from "@cocoon/core";
 import { count, temporaryDirectory } from "@cocoon/testkit";
 import fc from "fast-check";
 import { WorkerPool } from "../chunks/worker-pool.ts";
-import { filesOf } from "../snapshot/source.ts";
+import { listSourceFiles } from "../snapshot/source.ts";
+import { writeTestTar } from "../testing/tar-writer.ts";
 import { exportArchive } from "./export-archive.ts";
 import { importArchive } from "./import-archive.ts";
-import { formatEntry } from "./tar-header.ts";
+import { formatEntry } from "./write-tar.ts";
 
 const envelope = { config: { id: "ID7", name: "golden", cpu: 2, image_blob_ids: { ab12: {} } }, version: 1 };
 
@@ -20,7 +21,7 @@ const pool = new WorkerPool({ threads: 2 });
 after(() => pool[Symbol.asyncDispose]());
 
 async function exported(directory: string, signal: AbortSignal, gzip = false): Promise<Buffer> {
-  const stream = exportArchive({ envelope, files: await filesOf(directory), signal, gzip, pool });
+  const stream = exportArchive({ envelope, files: await listSourceFiles(directory), signal, gzip, pool });
   return Buffer.concat(await Array.fromAsync(stream as AsyncIterable<Buffer>));
 }
 
@@ -134,13 +135,16 @@ describe("snapshot archives", () => {
     const long = "n".repeat(120);
     await writeFile(join(source, "folder", long), "long");
     await writeFile(join(source, "config.json"), "{}");
+    await writeFile(join(source, "disk.raw"), Buffer.concat([Buffer.alloc(1 << 19), Buffer.from("end")]));
     execFileSync("ln", ["-s", "config.json", join(source, "link")]);
     for (const format of ["gnu", "posix"]) {
       const archive = execFileSync("tar", ["-c", `--format=${format}`, "-C", source, "."]);
       const back = join(directory.path, format);
       await imported(archive, back, signal);
-      assert.deepEqual((await readdir(back)).sort(), ["config.json", long, "snapshot.json"]);
+      assert.deepEqual((await readdir(back)).sort(), ["config.json", "disk.raw", long, "snapshot.json"]);
       assert.equal(await readFile(join(back, long), "utf8"), "long");
+      const { size, blocks } = await stat(join(back, "disk.raw"));
+      assert.deepEqual([size, blocks * 512 < 64 * 1024], [(1 << 19) + 3, true], "zeros become holes");
     }
   });
 
@@ -168,6 +172,21 @@ describe("snapshot archives", () => {
     const { blocks, mode } = await stat(join(back, "memory-ranges"));
     assert.ok(blocks < 100);
     assert.equal(mode & 0o777, 0o644);
+  });
+
+  it("a file is never run as another user, and a newer version is not read", async ({ signal }) => {
+    await using directory = await temporaryDirectory();
+    const bytes = writeTestTar([
+      { path: "snapshot.json", content: json },
+      { path: "m", content: "x", mode: 0o6755 },
+    ]);
+    await imported(bytes, join(directory.path, "back"), signal);
+    assert.equal((await stat(join(directory.path, "back", "m"))).mode & 0o7777, 0o755);
+    const newer = tar([{ name: "snapshot.json", body: '{"config":{"name":"x"},"version":2}' }]);
+    await assert.rejects(
+      imported(newer, join(directory.path, "newer"), signal),
+      (error) => isFault(error, "preconditionFailed") && /archive version 2/.test(error.message),
+    );
   });
 
   const sparse = (map: string, size: string) => ({ "COCOON.sparse.map": map, "COCOON.sparse.size": size });

@@ -12,7 +12,7 @@ import { findSegments } from "../snapshot/find-segments.ts";
 import { readSegments } from "../snapshot/segments.ts";
 import { openSource, type OpenFile, type SourceFile } from "../snapshot/source.ts";
 import { dataBytes, writeSparseMap } from "../snapshot/sparse-map.ts";
-import { endOfArchive, formatEntry, padding } from "./tar-header.ts";
+import { endOfArchive, formatEntry, padding } from "./write-tar.ts";
 
 /** Names of PAX records. */
 export const paxRecord = {

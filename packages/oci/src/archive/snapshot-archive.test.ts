@@ -7,8 +7,8 @@ import { seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 import { openRegistry } from "../registry/registry.ts";
 import { snapshotFormats } from "../snapshot/push-snapshot.ts";
 import { openSnapshotClient } from "../snapshot/snapshot-client.ts";
-import { assertMachine, contentOfMachine, makeMachine, runMachine } from "../testing/machine.ts";
-import { startMemoryRegistry } from "../testing/memory-registry.ts";
+import { assertMachine, readMachine, makeMachine, runMachine } from "../testing/machine.ts";
+import { startFakeRegistry } from "../testing/fake-registry.ts";
 import { importArchive } from "./import-archive.ts";
 import { snapshotArchive } from "./snapshot-archive.ts";
 
@@ -16,7 +16,7 @@ describe("a snapshot in a registry as an archive", () => {
   for (const format of snapshotFormats)
     it(`holds what was pushed, or breaks off: ${format}`, async ({ signal }) => {
       await using directory = await temporaryDirectory();
-      await using server = await startMemoryRegistry();
+      await using server = await startFakeRegistry();
       await using registry = openRegistry({ address: server.url });
       const store = { directory: join(directory.path, "store"), limitBytes: 1 << 30 };
       await using client = await openSnapshotClient({ threads: 2, store });
@@ -35,7 +35,7 @@ describe("a snapshot in a registry as an archive", () => {
       const back = join(directory.path, "back");
       const envelope = await importArchive({ archive: archive(), directory: back, signal });
       assert.deepEqual([envelope.config.name, envelope.config.id], ["mine", "ABCDEFGH"]);
-      await assertMachine(back, await contentOfMachine(vm));
+      await assertMachine(back, await readMachine(vm));
 
       const blobs = server.repos.get("vm")?.blobs;
       const needed = new Set(manifest.toString().match(/sha256:[0-9a-f]{64}/g));

@@ -1,6 +1,6 @@
 /**
- * A snapshot that is in a registry as an archive, made while it is sent, without a copy on disk. For whoever has the
- * blobs at hand: a server that reads them from its own storage. Every byte is checked before it is passed on, as far
+ * A snapshot that is in a registry as an archive, made while it is sent, without a copy on disk. Used by
+ * a server that reads the blobs from its own storage. Every byte is checked before it is passed on, as far
  * as a stream can: whole layers only at their end, chunks of packs one by one.
  */
 import { Readable } from "node:stream";
@@ -31,13 +31,13 @@ import { parseJson } from "../parse-json.ts";
 import type { BlobPart } from "../registry/blob-download.ts";
 import { envelopeName } from "../snapshot/file-name.ts";
 import { shortened } from "../snapshot/find-segments.ts";
-import { shapeOf } from "../snapshot/pull-layers.ts";
+import { getPartShape } from "../snapshot/pull-layers.ts";
 import { dataBytes, joinExtents, writeSparseMap, type Extent } from "../snapshot/sparse-map.ts";
 import { paxRecord } from "./export-archive.ts";
-import { endOfArchive, formatEntry, padding } from "./tar-header.ts";
+import { endOfArchive, formatEntry, padding } from "./write-tar.ts";
 
 /** Reads a blob or a part of it; need not check anything. */
-export type ReadBlob = (part: BlobPart) => AsyncIterable<Uint8Array>;
+type ReadBlob = (part: BlobPart) => AsyncIterable<Uint8Array>;
 
 export interface SnapshotArchiveOptions {
   /** The manifest's bytes, checked against its digest. */
@@ -94,7 +94,7 @@ function partFiles(
 ): ArchivedFile[] {
   return assembleSnapshot(manifest, config).map((part) => ({
     name: part.name,
-    ...shapeOf(part),
+    ...getPartShape(part),
     body: () => partBody(part, read),
   }));
 }
@@ -142,7 +142,7 @@ async function packedFiles(
   const { index: layer } = assemblePackedSnapshot(manifest, config);
   const index = readIndex(await readSmall(read, layer, indexLimitBytes));
   return index.files.map((file) => {
-    const segments = segmentsOf(file, index.chunkBytes);
+    const segments = listSegments(file, index.chunkBytes);
     const mode = config.files?.[file.name]?.mode ?? 0o640;
     return {
       name: file.name,
@@ -155,7 +155,7 @@ async function packedFiles(
 }
 
 /** Stretches of chunks that hold something. */
-function segmentsOf({ map, size }: IndexedFile, chunkBytes: number): Extent[] {
+function listSegments({ map, size }: IndexedFile, chunkBytes: number): Extent[] {
   const used = [...map].flatMap((reference, position) => {
     const offset = position * chunkBytes;
     return reference === 0 ? [] : [{ offset, length: Math.min(chunkBytes, size - offset) }];

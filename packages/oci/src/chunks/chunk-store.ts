@@ -14,7 +14,7 @@
 import { randomUUID } from "node:crypto";
 import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { Fault, messageOf, silentLogger, systemCode, type Logger } from "@cocoon/core";
+import { Fault, getErrorMessage, silentLogger, systemCode, type Logger } from "@cocoon/core";
 import { assertDigest } from "../digest.ts";
 import type { Encoding } from "./codec.ts";
 import { removeDatabase, StoreDatabase } from "./store-database.ts";
@@ -38,7 +38,7 @@ export interface PackedChunk {
   readonly baseId?: string;
 }
 
-export interface NewPack {
+interface NewPack {
   readonly digest: string;
   readonly chunks: readonly PackedChunk[];
   /** Writes the content; called once. */
@@ -123,30 +123,30 @@ export class ChunkStore implements Disposable {
     const row = this.#database.chunk(id);
     if (!row) return undefined;
     const { baseId, packName, ...chunk } = row;
-    const locator = { id, ...chunk, path: this.#pathOf(packName) };
+    const locator = { id, ...chunk, path: this.#getPath(packName) };
     if (baseId === undefined) return locator;
     const base = this.#database.chunk(baseId);
     if (!base || base.baseId !== undefined) return undefined;
     const { baseId: _none, packName: basePack, ...rest } = base;
-    return { ...locator, base: { id: baseId, ...rest, path: this.#pathOf(basePack) } };
+    return { ...locator, base: { id: baseId, ...rest, path: this.#getPath(basePack) } };
   }
 
   /** The file of a complete pack. */
   findPack(digest: string): string | undefined {
-    const name = hexOf(digest);
-    return this.#database.hasPack(name) ? this.#pathOf(name) : undefined;
+    const name = getHex(digest);
+    return this.#database.hasPack(name) ? this.#getPath(name) : undefined;
   }
 
   /** Adds a pack or a part of one, then makes room if the bound is passed; returns its file. May be repeated. */
   async addPack(pack: NewPack): Promise<string> {
-    const name = pack.partial ? `${hexOf(pack.digest)}.part` : hexOf(pack.digest);
+    const name = pack.partial ? `${getHex(pack.digest)}.part` : getHex(pack.digest);
     if (!pack.partial && this.#database.hasPack(name)) {
       // The file is here, but some of its chunks may have been known by another pack that is gone.
       this.#database.addPack({ name, bytes: 0, chunks: pack.chunks });
-      return this.#pathOf(name);
+      return this.#getPath(name);
     }
     using _held = this.hold([pack.digest]);
-    const path = this.#pathOf(name);
+    const path = this.#getPath(name);
     await mkdir(join(path, ".."), { recursive: true, mode: 0o700 });
     if (pack.partial) await this.#writePart(path, pack);
     else await this.#writeWhole(path, pack);
@@ -205,26 +205,26 @@ export class ChunkStore implements Disposable {
       assertDigest(bytes, digest, path);
       return bytes;
     } catch (error) {
-      this.#log.warn({ path, error: messageOf(error) }, "damaged blob in the chunk store");
-      await this.#remove(hexOf(digest));
+      this.#log.warn({ path, error: getErrorMessage(error) }, "damaged blob in the chunk store");
+      await this.#remove(getHex(digest));
       return undefined;
     }
   }
 
   /** Counts as used now: what was used last goes last. */
   touch(digests: Iterable<string>): void {
-    this.#database.touch([...digests].flatMap((each) => [hexOf(each), `${hexOf(each)}.part`]));
+    this.#database.touch([...digests].flatMap((each) => [getHex(each), `${getHex(each)}.part`]));
   }
 
   /** Forgets chunks that turned out to be damaged, with the packs they lie in. */
   async forgetChunks(ids: Iterable<string>): Promise<void> {
-    for (const name of this.#database.packsOf(ids)) await this.#remove(name);
+    for (const name of this.#database.collectPacks(ids)) await this.#remove(name);
   }
 
   /** Forgets packs, so that they are fetched again. */
   async forgetPacks(digests: Iterable<string>): Promise<void> {
     for (const digest of digests)
-      for (const name of [hexOf(digest), `${hexOf(digest)}.part`]) await this.#remove(name);
+      for (const name of [getHex(digest), `${getHex(digest)}.part`]) await this.#remove(name);
   }
 
   /**
@@ -233,7 +233,7 @@ export class ChunkStore implements Disposable {
    */
   pin(owner: string, digests: Iterable<string>): void {
     if (owner === "") throw new Fault("invalid", "a pin needs an owner");
-    this.#database.pin(owner, [...digests].map(hexOf));
+    this.#database.pin(owner, [...digests].map(getHex));
   }
 
   /** Gives the owner's packs free. May be repeated. */
@@ -249,7 +249,7 @@ export class ChunkStore implements Disposable {
   /** Keeps packs while an operation of this process runs; ends with the process at the latest. */
   hold(digests: Iterable<string>): Hold {
     const owner = this.#database.newHold();
-    const add = (more: Iterable<string>): void => this.#database.hold(owner, [...more].map(hexOf));
+    const add = (more: Iterable<string>): void => this.#database.hold(owner, [...more].map(getHex));
     add(digests);
     return { add, [Symbol.dispose]: () => this.#database.unpin(owner) };
   }
@@ -257,8 +257,8 @@ export class ChunkStore implements Disposable {
   /** Removes least recently used packs until the store is within its bound; pinned ones stay. */
   async makeRoom(): Promise<void> {
     for (const name of this.#database.evict(this.#limitBytes)) {
-      await rm(this.#pathOf(name), { force: true });
-      this.#log.debug({ path: this.#pathOf(name) }, "chunk pack evicted");
+      await rm(this.#getPath(name), { force: true });
+      this.#log.debug({ path: this.#getPath(name) }, "chunk pack evicted");
     }
   }
 
@@ -267,11 +267,11 @@ export class ChunkStore implements Disposable {
   }
 
   async #remove(name: string): Promise<void> {
-    this.#database.removePack(name); // first: a crash then leaves a file that nobody knows, not a row without file
-    await rm(this.#pathOf(name), { force: true });
+    this.#database.removePack(name); // first: a crash then leaves an unknown file, not a row without a file
+    await rm(this.#getPath(name), { force: true });
   }
 
-  /** Files that a crash left behind: known to nobody and not of today's work. */
+  /** Files that a crash left behind: not in the database and not written recently. */
   async #removeAbandoned(): Promise<void> {
     const before = Date.now() - abandonedMs;
     for (const folder of ["tmp", "packs"]) {
@@ -285,7 +285,7 @@ export class ChunkStore implements Disposable {
     }
   }
 
-  #pathOf(name: string): string {
+  #getPath(name: string): string {
     return join(this.#directory, "packs", name.slice(0, 2), name);
   }
 }
@@ -309,7 +309,7 @@ async function tryStat(path: string): Promise<{ mtimeMs: number } | undefined> {
   }
 }
 
-function hexOf(digest: string): string {
+function getHex(digest: string): string {
   const hex = /^sha256:([0-9a-f]{64})$/.exec(digest)?.[1];
   if (!hex) throw new Fault("invalid", `"${digest.slice(0, 100)}" does not name a pack`);
   return hex;

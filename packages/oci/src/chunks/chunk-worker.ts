@@ -30,11 +30,11 @@ import type {
 
 const pageBytes = 4096;
 const pieceBytes = 1024 * 1024;
-const reportedTroubles = 3;
+const maxReportedProblems = 3;
 /** Content that is only looked at does not leave the thread, so its memory is used again. */
 let scratch = Buffer.alloc(0);
 
-function scratchOf(length: number): Buffer {
+function getScratch(length: number): Buffer {
   if (scratch.length < length) scratch = Buffer.allocUnsafeSlow(length);
   return scratch.subarray(0, length);
 }
@@ -59,7 +59,7 @@ function run(task: Task): TaskResults[Task["kind"]] {
 }
 
 function hashRange({ fd, offset, length, chunkBytes }: HashTask): HashResult {
-  const content = fill(scratchOf(length), { fd, offset });
+  const content = fill(getScratch(length), { fd, offset });
   const digests = new Uint8Array(Math.ceil(length / chunkBytes) * 32);
   for (let at = 0; at < length; at += chunkBytes) {
     const chunk = content.subarray(at, at + chunkBytes);
@@ -71,7 +71,7 @@ function hashRange({ fd, offset, length, chunkBytes }: HashTask): HashResult {
 function encode({ items, level }: EncodeTask): EncodeResult {
   const files = new OpenFiles();
   try {
-    const room = scratchOf(items.reduce((sum, item) => sum + item.rawLength, 0));
+    const room = getScratch(items.reduce((sum, item) => sum + item.rawLength, 0));
     let at = 0;
     const encoded = items.map((item) => {
       const content = fill(room.subarray(at, at + item.rawLength), item);
@@ -108,14 +108,14 @@ function tryReadBase(base: ChunkLocator | RawCandidate, files: OpenFiles): Uint8
 
 function decode({ items }: DecodeTask): DecodeResult {
   const files = new OpenFiles();
-  const troubles: string[] = [];
+  const problems: string[] = [];
   try {
     const found = items.map((item) => {
-      const { content, index } = find(item, files, troubles);
+      const { content, index } = find(item, files, problems);
       if (content) for (const target of item.targets) writeAll(target, content);
       return index;
     });
-    return { found, troubles: troubles.slice(0, reportedTroubles) };
+    return { found, problems: problems.slice(0, maxReportedProblems) };
   } finally {
     files.close();
   }
@@ -124,14 +124,14 @@ function decode({ items }: DecodeTask): DecodeResult {
 function find(
   item: DecodeItem,
   files: OpenFiles,
-  troubles: string[],
+  problems: string[],
 ): { readonly index: number; readonly content?: Uint8Array } {
   for (const [index, candidate] of item.candidates.entries()) {
     try {
       return { index, content: readCandidate(candidate, files) };
     } catch (error) {
       // A raw candidate is only a guess; a stored chunk that does not fit is damage worth telling.
-      if ("path" in candidate) troubles.push(error instanceof Error ? error.message : String(error));
+      if ("path" in candidate) problems.push(error instanceof Error ? error.message : String(error));
     }
   }
   return { index: -1 };
@@ -183,7 +183,7 @@ function scan(task: ScanTask): ScanResult {
 /** Pieces of a range, in memory that the next piece overwrites. */
 function* pieces({ fd, offset, length }: FilePlace & { readonly length: number }): Generator<Buffer> {
   for (let at = 0; at < length; at += pieceBytes)
-    yield fill(scratchOf(Math.min(pieceBytes, length - at)), { fd, offset: offset + at });
+    yield fill(getScratch(Math.min(pieceBytes, length - at)), { fd, offset: offset + at });
 }
 
 function readExactly(place: FilePlace, length: number): Buffer {

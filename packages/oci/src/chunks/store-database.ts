@@ -62,7 +62,7 @@ export class StoreDatabase {
   readonly #onDamage: (error: unknown) => void;
   #opened: Opened;
 
-  /** Throws when the file is damaged or of another version. `onDamage` is told of damage that shows later. */
+  /** Throws when the file is damaged or of another version. `onDamage` gets damage that shows later. */
   constructor(path: string, onDamage: (error: unknown) => void) {
     this.#path = path;
     this.#onDamage = onDamage;
@@ -133,7 +133,7 @@ export class StoreDatabase {
     this.#run((statements) => statements.removePack.run(name));
   }
 
-  packsOf(ids: Iterable<string>): Set<string> {
+  collectPacks(ids: Iterable<string>): Set<string> {
     const names = new Set<string>();
     for (const id of ids) {
       const row = this.chunk(id);

@@ -65,7 +65,7 @@ describe("worker threads", () => {
     const run = async (candidates: readonly (ReturnType<typeof at> | typeof raw)[]) => {
       const items = [{ candidates, targets: [{ fd: target.fd, offset: 0 }] }];
       const result = await pool.run({ kind: "decode", items }, { signal });
-      return [result.found, (await target.stat()).size, result.troubles.length];
+      return [result.found, (await target.stat()).size, result.problems.length];
     };
     assert.deepEqual(await run([raw, at(damaged), at("/nonexistent")]), [[-1], 0, 2]);
     assert.deepEqual(await run([raw, at(damaged), at(right)]), [[2], 5000, 1]);

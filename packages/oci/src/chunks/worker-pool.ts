@@ -61,7 +61,7 @@ export class WorkerPool implements AsyncDisposable {
       const settle = (answer: AnswerMessage | Fault): void => {
         signal.removeEventListener("abort", leave);
         if (answer instanceof Fault) reject(answer);
-        else if ("error" in answer) reject(faultOf(answer.error));
+        else if ("error" in answer) reject(rebuildFault(answer.error));
         else resolve(answer.result as TaskResults[K]);
       };
       const job: Job = { task, transfer, settle };
@@ -132,7 +132,11 @@ export class WorkerPool implements AsyncDisposable {
   }
 }
 
-function faultOf(error: { readonly name: string; readonly message: string; readonly code?: string }): Fault {
+function rebuildFault(error: {
+  readonly name: string;
+  readonly message: string;
+  readonly code?: string;
+}): Fault {
   if (error.name === "CorruptChunk") return new Fault("invalid", error.message);
   return toFault(
     Object.assign(new Error(error.message), error.code === undefined ? {} : { code: error.code }),

@@ -71,7 +71,7 @@ export interface DecodeResult {
   /** For each item the candidate that held it, or -1 when none did. */
   readonly found: readonly number[];
   /** What was wrong with candidates that did not fit, for the log; at most a few. */
-  readonly troubles: readonly string[];
+  readonly problems: readonly string[];
 }
 
 /** Compresses a range as one frame (or takes it as it is at level 0) and names the result. */

@@ -22,17 +22,19 @@ export function buildIndex({ chunkBytes, packs, locations, files }: IndexParts):
     places.set(placeKey(location), location);
     if (location.base) places.set(placeKey(location.base), location.base);
   }
-  const packOf = (location: Location): number => {
+  const getPackNumber = (location: Location): number => {
     const number = order.get(location.pack);
     if (number === undefined)
       throw new Fault("internal", `chunk ${location.id} lies in a pack that is not listed`);
     return number;
   };
-  const sorted = [...places.values()].sort((a, b) => packOf(a) - packOf(b) || a.offset - b.offset);
+  const sorted = [...places.values()].sort(
+    (a, b) => getPackNumber(a) - getPackNumber(b) || a.offset - b.offset,
+  );
   const numbers = new Map(sorted.map((location, number) => [placeKey(location), number]));
   const chunks = sorted.map((location): IndexedChunk => {
     const { id, offset, length, rawLength, encoding, base } = location;
-    const place = { id, pack: packOf(location), offset, length, rawLength, encoding };
+    const place = { id, pack: getPackNumber(location), offset, length, rawLength, encoding };
     return base ? { ...place, base: numbers.get(placeKey(base)) ?? -1 } : place;
   });
   const mapped = files.map((file): IndexedFile => {

@@ -1,6 +1,6 @@
 /**
  * The second pass: encodes the chunks that are new and fills packs with them. Encoding runs ahead on the worker
- * threads, packs leave in order; whoever takes them slowly slows the encoding down.
+ * threads, packs leave in order; a slow consumer slows the encoding down.
  */
 import { createHash } from "node:crypto";
 import { Fault, type Abortable } from "@cocoon/core";

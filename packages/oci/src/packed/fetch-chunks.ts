@@ -29,7 +29,7 @@ export async function fetchChunks(missing: readonly Needed[], options: FetchOpti
   const failed = await fetchRound(missing, options);
   if (failed.length === 0) return;
   const { index, store } = options;
-  const suspects = failed.flatMap(({ chunk }) => [chunk, ...baseOf(index, chunk)]);
+  const suspects = failed.flatMap(({ chunk }) => [chunk, ...findBaseChunks(index, chunk)]);
   await store.forgetPacks(new Set(suspects.map((each) => index.packs[each.pack]?.digest ?? "")));
   const [bad] = await fetchRound(failed, options);
   if (!bad) return;
@@ -41,13 +41,13 @@ export async function fetchChunks(missing: readonly Needed[], options: FetchOpti
 
 /** Whole chunks are placed as soon as their pack is here, deltas when everything is. Returns what did not match. */
 async function fetchRound(missing: readonly Needed[], options: FetchOptions): Promise<Needed[]> {
-  const bases = await placeLocalChunks(basesOf(missing, options.index), options);
+  const bases = await placeLocalChunks(collectBases(missing, options.index), options);
   const wanted = new Map([...missing, ...bases.missing].map((each) => [each.chunk, each]));
   const plan = planFetch(options.index.packs, wanted.keys());
   options.fetching.expect(plan.reduce((sum, each) => sum + bytesOfFetch(each), 0));
   const fetched = new Map<IndexedChunk, ChunkLocator>();
   const byChunk = new Map(missing.map((each) => [each.chunk, each]));
-  const candidatesOf = (each: Needed): readonly Candidate[] => {
+  const findCandidates = (each: Needed): readonly Candidate[] => {
     const locator = fetched.get(each.chunk);
     return locator ? [locator] : [];
   };
@@ -58,26 +58,26 @@ async function fetchRound(missing: readonly Needed[], options: FetchOptions): Pr
     const here = fetch.chunks.flatMap((chunk) => byChunk.get(chunk) ?? []);
     deltas.push(...here.filter((each) => each.chunk.base !== undefined));
     const whole = here.filter((each) => each.chunk.base === undefined);
-    failed.push(...(await placeChunks(whole, candidatesOf, options)).missing);
+    failed.push(...(await placeChunks(whole, findCandidates, options)).missing);
   });
   for (const { chunk } of deltas) {
     const [delta, base] = [fetched.get(chunk), options.index.chunks[chunk.base ?? -1]];
     const basis = base && (bases.found.get(chunk.base ?? -1) ?? fetched.get(base));
     if (delta && basis) fetched.set(chunk, { ...delta, base: basis });
   }
-  return [...failed, ...(await placeChunks(deltas, candidatesOf, options)).missing];
+  return [...failed, ...(await placeChunks(deltas, findCandidates, options)).missing];
 }
 
-function baseOf(index: SnapshotIndex, chunk: IndexedChunk): IndexedChunk[] {
+function findBaseChunks(index: SnapshotIndex, chunk: IndexedChunk): IndexedChunk[] {
   const base = chunk.base === undefined ? undefined : index.chunks[chunk.base];
   return base ? [base] : [];
 }
 
 /** What the missing deltas stand on; a file that holds the old content of their place may hold it. */
-function basesOf(missing: readonly Needed[], index: SnapshotIndex): Needed[] {
+function collectBases(missing: readonly Needed[], index: SnapshotIndex): Needed[] {
   const bases = new Map<number, Needed>();
   for (const { chunk, guesses } of missing) {
-    const [base] = baseOf(index, chunk);
+    const [base] = findBaseChunks(index, chunk);
     if (!base || chunk.base === undefined || bases.has(chunk.base)) continue;
     const likely = guesses.map((each) => ({ ...each, id: base.id, rawLength: base.rawLength }));
     bases.set(chunk.base, { number: chunk.base, chunk: base, targets: [], guesses: likely });
@@ -122,6 +122,6 @@ function packedChunk(
   chunk: IndexedChunk,
   index: SnapshotIndex,
 ): ReturnType<typeof placeIn> & { baseId?: string } {
-  const [base] = baseOf(index, chunk);
+  const [base] = findBaseChunks(index, chunk);
   return base ? { ...placeIn(chunk), baseId: base.id } : placeIn(chunk);
 }

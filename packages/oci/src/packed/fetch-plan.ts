@@ -26,14 +26,14 @@ export function planFetch(packs: readonly Pack[], needed: Iterable<IndexedChunk>
     const pack = packs[number];
     if (!pack) return [];
     const sorted = chunks.toSorted((a, b) => a.offset - b.offset);
-    const stretches = stretchesOf(sorted);
+    const stretches = joinStretches(sorted);
     const bytes = stretches.reduce((sum, each) => sum + each.length, 0);
     const whole = bytes >= pack.size * wholePart || stretches.length > mostStretches;
     return [whole ? { pack, chunks: sorted } : { pack, chunks: sorted, stretches }];
   });
 }
 
-function stretchesOf(sorted: readonly IndexedChunk[]): Stretch[] {
+function joinStretches(sorted: readonly IndexedChunk[]): Stretch[] {
   const stretches: { offset: number; length: number }[] = [];
   for (const { offset, length } of sorted) {
     const last = stretches.at(-1);

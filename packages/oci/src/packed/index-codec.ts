@@ -1,7 +1,7 @@
 /**
  * The index of a packed snapshot: which chunks its files consist of and where each chunk lies. FORMAT.md draws the
- * layout. Reading checks everything that can be checked without the packs, so that whoever holds an index can
- * trust its numbers.
+ * layout. Reading checks everything that can be checked without the packs, so that the numbers of a
+ * parsed index can be trusted.
  */
 import { encodings, type Encoding } from "../chunks/codec.ts";
 import { assertFileName } from "../snapshot/file-name.ts";
@@ -96,7 +96,7 @@ function writeFile(out: ByteWriter, file: IndexedFile): void {
   out.text(file.name);
   out.number(file.size);
   let expected = 1;
-  for (const run of runsOf(file.map)) {
+  for (const run of splitRuns(file.map)) {
     out.number(run.count * 2 + (run.first === 0 ? 0 : 1));
     if (run.first === 0) continue;
     out.signed(run.first - expected);
@@ -104,7 +104,7 @@ function writeFile(out: ByteWriter, file: IndexedFile): void {
   }
 }
 
-function* runsOf(map: Uint32Array): Generator<{ readonly first: number; readonly count: number }> {
+function* splitRuns(map: Uint32Array): Generator<{ readonly first: number; readonly count: number }> {
   for (let start = 0; start < map.length;) {
     const first = map[start] ?? 0;
     const step = first === 0 ? 0 : 1;

@@ -1,6 +1,6 @@
 /** Earlier snapshots that a new one may build on. Losing one costs bytes, never correctness. */
 import { manifestSchema, mediaType } from "@cocoon/contract";
-import { isFault, messageOf, type Abortable, type Logger } from "@cocoon/core";
+import { isFault, getErrorMessage, type Abortable, type Logger } from "@cocoon/core";
 import type { ChunkStore } from "../chunks/chunk-store.ts";
 import { tryReadDigest } from "../digest.ts";
 import type { Repository } from "../registry/repository.ts";
@@ -31,7 +31,7 @@ export async function loadBases(
         return index && { index, repository: repository.name };
       } catch (error) {
         options.signal.throwIfAborted();
-        const fields = { repo: repository.name, snapshot: reference, error: messageOf(error) };
+        const fields = { repo: repository.name, snapshot: reference, error: getErrorMessage(error) };
         options.log.warn(fields, "earlier snapshot cannot be read, nothing of it is reused");
         return undefined;
       }

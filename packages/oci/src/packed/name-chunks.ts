@@ -40,16 +40,16 @@ export async function nameChunks(files: readonly OpenFile[], options: NameOption
     );
     return { region, digests };
   };
-  for await (const { region, digests } of mapOrdered(regionsOf(files), pool.width, work)) {
+  for await (const { region, digests } of mapOrdered(splitRegions(files), pool.width, work)) {
     const ids = named[region.number]?.ids ?? [];
     const first = region.offset / chunkBytes;
-    for (const [index, id] of idsOf(digests).entries()) ids[first + index] = id;
+    for (const [index, id] of splitIds(digests).entries()) ids[first + index] = id;
     options.onRead?.(region.length);
   }
   return named;
 }
 
-function idsOf(digests: Uint8Array): (string | undefined)[] {
+function splitIds(digests: Uint8Array): (string | undefined)[] {
   const buffer = Buffer.from(digests.buffer, digests.byteOffset, digests.length);
   const none = Buffer.alloc(32);
   return Array.from({ length: digests.length / 32 }, (_, index) => {
@@ -59,7 +59,7 @@ function idsOf(digests: Uint8Array): (string | undefined)[] {
 }
 
 /** Regions that hold data; a hole of a known map is not even read. */
-function* regionsOf(files: readonly OpenFile[]): Generator<Region> {
+function* splitRegions(files: readonly OpenFile[]): Generator<Region> {
   for (const [number, file] of files.entries()) {
     let next = 0;
     for (const extent of file.data) {

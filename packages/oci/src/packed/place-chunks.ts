@@ -32,30 +32,30 @@ export interface Placed {
 
 const chunksPerTask = 16;
 
-export function bytesOf(needed: Needed): number {
+export function countBytes(needed: Needed): number {
   return needed.chunk.rawLength * needed.targets.length;
 }
 
 /** Tries each chunk's candidates in their order; only content that matches its digest is written. */
 export async function placeChunks(
   needed: readonly Needed[],
-  candidatesOf: (needed: Needed) => readonly Candidate[],
+  findCandidates: (needed: Needed) => readonly Candidate[],
   options: PlaceOptions,
 ): Promise<Placed> {
   const { pool, signal, log, writing } = options;
   const found = new Map<number, Candidate>();
   const work = async (batch: readonly Needed[]): Promise<void> => {
-    const items = batch.map((each) => ({ candidates: candidatesOf(each), targets: each.targets }));
+    const items = batch.map((each) => ({ candidates: findCandidates(each), targets: each.targets }));
     const result = await pool.run({ kind: "decode", items }, { signal });
-    for (const trouble of result.troubles) log.warn({ error: trouble }, "damaged chunk on this node");
+    for (const problem of result.problems) log.warn({ error: problem }, "damaged chunk on this node");
     for (const [index, each] of batch.entries()) {
       const winner = items[index]?.candidates[result.found[index] ?? -1];
       if (!winner) continue;
       found.set(each.number, winner);
-      writing.add(bytesOf(each));
+      writing.add(countBytes(each));
     }
   };
-  const hopeful = needed.filter((each) => candidatesOf(each).length > 0);
+  const hopeful = needed.filter((each) => findCandidates(each).length > 0);
   for await (const _done of mapOrdered(batches(hopeful), pool.width, work));
   return { found, missing: needed.filter((each) => !found.has(each.number)) };
 }
@@ -63,11 +63,11 @@ export async function placeChunks(
 /** From files that may be similar and from the store. Stored chunks that turn out damaged are forgotten. */
 export async function placeLocalChunks(needed: readonly Needed[], options: PlaceOptions): Promise<Placed> {
   const stored = await options.store.find(needed.map((each) => each.chunk.id));
-  const candidatesOf = (each: Needed): readonly Candidate[] => {
+  const findCandidates = (each: Needed): readonly Candidate[] => {
     const locator = stored.get(each.chunk.id);
     return locator ? [...each.guesses, locator] : each.guesses;
   };
-  const placed = await placeChunks(needed, candidatesOf, options);
+  const placed = await placeChunks(needed, findCandidates, options);
   const damaged = placed.missing.flatMap((each) => {
     const locator = stored.get(each.chunk.id);
     return locator ? [locator.id, ...(locator.base ? [locator.base.id] : [])] : [];

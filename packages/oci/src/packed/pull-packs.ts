@@ -2,15 +2,15 @@
  * Builds the files of a packed snapshot: what this node has comes from here, the rest from the registry. No byte is
  * written that was not checked against the digest of its chunk.
  */
-import { Fault, type Abortable, type Logger } from "@cocoon/core";
+import { Fault, type Abortable } from "@cocoon/core";
 import type { ChunkStore } from "../chunks/chunk-store.ts";
 import type { FilePlace, RawCandidate } from "../chunks/worker-protocol.ts";
-import type { WorkerPool } from "../chunks/worker-pool.ts";
 import type { Repository } from "../registry/repository.ts";
 import { Meter, type OnProgress } from "../snapshot/progress.ts";
+import type { Tools } from "../snapshot/tools.ts";
 import { fetchChunks } from "./fetch-chunks.ts";
 import type { IndexedChunk, SnapshotIndex } from "./index-codec.ts";
-import { bytesOf, placeLocalChunks, type Needed } from "./place-chunks.ts";
+import { countBytes, placeLocalChunks, type Needed } from "./place-chunks.ts";
 
 /** A file that is being built, and a file that may hold much of the same content at the same places. */
 export interface BuiltFile {
@@ -18,25 +18,20 @@ export interface BuiltFile {
   readonly similar?: { readonly fd: number; readonly size: number };
 }
 
-export interface PullPacksOptions extends Abortable {
+interface PullPacksOptions extends Tools, Abortable {
   readonly repository: Repository;
   readonly index: SnapshotIndex;
   /** One per file of the index, of full size and without content. */
   readonly files: readonly BuiltFile[];
   readonly store: ChunkStore;
-  readonly pool: WorkerPool;
-  readonly transfers: number;
-  readonly log: Logger;
   readonly onProgress?: OnProgress;
 }
 
 /** Bytes of the machine before compression, unless said otherwise. */
-export interface PullCounts {
+interface PullCounts {
   readonly totalBytes: number;
-  readonly zeroBytes: number;
   /** Found on this node. */
   readonly localBytes: number;
-  readonly remoteBytes: number;
   /** Over the wire. */
   readonly fetchedBytes: number;
 }
@@ -47,29 +42,23 @@ export async function pullPacks(options: PullPacksOptions): Promise<PullCounts> 
   const held = store.hold(packs);
   try {
     const needed = neededChunks(options);
-    const usedBytes = sumOf(needed);
+    const usedBytes = sumBytes(needed);
     const writing = new Meter("writing", usedBytes, options.onProgress);
     const fetching = new Meter("fetching", 0, options.onProgress);
     const { missing } = await placeLocalChunks(needed, { ...options, writing });
     store.touch(packs);
     await fetchChunks(missing, { ...options, writing, fetching });
     const totalBytes = index.files.reduce((sum, each) => sum + each.size, 0);
-    const remoteBytes = sumOf(missing);
-    return {
-      totalBytes,
-      zeroBytes: totalBytes - usedBytes,
-      localBytes: usedBytes - remoteBytes,
-      remoteBytes,
-      fetchedBytes: fetching.doneBytes,
-    };
+    const localBytes = usedBytes - sumBytes(missing);
+    return { totalBytes, localBytes, fetchedBytes: fetching.doneBytes };
   } finally {
     held[Symbol.dispose]();
     await store.makeRoom();
   }
 }
 
-function sumOf(needed: readonly Needed[]): number {
-  return needed.reduce((sum, each) => sum + bytesOf(each), 0);
+function sumBytes(needed: readonly Needed[]): number {
+  return needed.reduce((sum, each) => sum + countBytes(each), 0);
 }
 
 interface Place {

@@ -1,14 +1,12 @@
 /** Brings the content of a snapshot into a repository as packs, reusing what the registry has. */
 import { stat } from "node:fs/promises";
 import type { Abortable } from "@cocoon/core";
-import type { ChunkStore, Hold } from "../chunks/chunk-store.ts";
 import type { ChunkLocator } from "../chunks/worker-protocol.ts";
-import type { WorkerPool } from "../chunks/worker-pool.ts";
-import { contentOfFile, contentOfPieces } from "../registry/blob-content.ts";
+import { openFileContent, joinPieces } from "../registry/blob-content.ts";
 import type { Repository } from "../registry/repository.ts";
 import { Meter, type OnProgress } from "../snapshot/progress.ts";
 import type { OpenFile } from "../snapshot/source.ts";
-import type { MemoryBudget } from "../work/memory-budget.ts";
+import type { Tools } from "../snapshot/tools.ts";
 import { forEachParallel } from "../work/parallel.ts";
 import { TaskGroup } from "../work/task-group.ts";
 import { buildIndex } from "./build-index.ts";
@@ -30,32 +28,18 @@ const packedChunkBytes = 64 * 1024;
 /** A few hundred chunks per request, and little to hold in memory. */
 const packBytes = 8 * 1024 * 1024;
 
-export interface PushPacksOptions extends Abortable {
+interface PushPacksOptions extends Tools, Abortable {
   readonly repository: Repository;
   readonly files: readonly OpenFile[];
   readonly bases: readonly BaseSnapshot[];
-  readonly pool: WorkerPool;
-  readonly budget: MemoryBudget;
-  readonly store?: ChunkStore;
-  readonly hold?: Hold;
   readonly level: number;
-  readonly transfers: number;
   readonly onProgress?: OnProgress;
 }
 
-export interface PushedPacks {
+interface PushedPacks {
   readonly index: SnapshotIndex;
-  readonly counts: PushCounts;
-}
-
-/** Bytes of the machine, before compression, unless said otherwise. */
-interface PushCounts {
-  readonly totalBytes: number;
-  readonly zeroBytes: number;
-  readonly reusedBytes: number;
-  readonly newBytes: number;
-  /** Over the wire. */
-  readonly sentBytes: number;
+  /** Bytes of the machine before compression; those sent, as they went over the wire. */
+  readonly counts: Record<"totalBytes" | "reusedBytes" | "sentBytes", number>;
 }
 
 export async function pushPacks(options: PushPacksOptions): Promise<PushedPacks> {
@@ -72,7 +56,7 @@ export async function pushPacks(options: PushPacksOptions): Promise<PushedPacks>
   const filled = await sendFresh(plan.fresh, { ...options, named, sending });
   const locations = new Map(plan.reused);
   for (const location of filled.flatMap((each) => each.locations)) locations.set(location.id, location);
-  const used = packsOf(locations.values());
+  const used = collectPacks(locations.values());
   const packs = [
     ...plan.packs.filter((each) => used.has(each.digest)), // some were only hoped to be of use
     ...filled,
@@ -83,20 +67,11 @@ export async function pushPacks(options: PushPacksOptions): Promise<PushedPacks>
     locations,
     files: named.map(({ file, ids }) => ({ name: file.name, size: file.size, ids })),
   });
-  const usedBytes = bytesInUse(named);
-  return {
-    index,
-    counts: {
-      totalBytes,
-      zeroBytes: totalBytes - usedBytes,
-      reusedBytes: usedBytes - newBytes,
-      newBytes,
-      sentBytes: sending.doneBytes,
-    },
-  };
+  const reusedBytes = bytesInUse(named) - newBytes;
+  return { index, counts: { totalBytes, reusedBytes, sentBytes: sending.doneBytes } };
 }
 
-function packsOf(locations: Iterable<Location>): Set<string> {
+function collectPacks(locations: Iterable<Location>): Set<string> {
   const packs = new Set<string>();
   for (const { pack, base } of locations) {
     packs.add(pack);
@@ -154,7 +129,7 @@ async function bringPack(pack: KnownPack, options: PushPacksOptions, sending: Me
       return true;
   const path = store?.findPack(pack.digest);
   if (path === undefined || (await stat(path)).size !== pack.size) return false;
-  const content = contentOfFile({ path, ...pack });
+  const content = openFileContent({ path, ...pack });
   await repository.putBlob(content, { signal, assumeAbsent: true, onSent: (bytes) => sending.add(bytes) });
   return true;
 }
@@ -192,7 +167,7 @@ async function sendFresh(fresh: readonly FreshChunk[], options: SendOptions): Pr
 
 async function sendPack(pack: FilledPack, options: SendOptions): Promise<void> {
   const { repository, store, signal, sending } = options;
-  const content = contentOfPieces(pack.pieces, pack);
+  const content = joinPieces(pack.pieces, pack);
   await repository.putBlob(content, { signal, onSent: (bytes) => sending.add(bytes) });
   options.hold?.add([pack.digest]);
   await store?.addPack({

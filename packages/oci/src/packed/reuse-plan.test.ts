@@ -16,7 +16,7 @@ const kib64 = 65_536;
 const id = (number: number): string => number.toString(16).padStart(64, "0");
 
 /** A machine whose memory holds these contents, chunk by chunk; 0 is zero. */
-function wantedOf(memory: readonly number[]): WantedChunk[] {
+function makeWanted(memory: readonly number[]): WantedChunk[] {
   const seen = new Map<number, WantedChunk>();
   for (const [position, content] of memory.entries())
     if (content !== 0 && !seen.has(content))
@@ -71,7 +71,7 @@ function generations(
   const indexes: SnapshotIndex[] = [];
   for (const memory of memories) {
     const plan = planReuse(
-      wantedOf(memory),
+      makeWanted(memory),
       indexes.slice(-1).map((each) => base(each)),
       { smallPackBytes: 0 },
     );
@@ -85,14 +85,14 @@ describe("what a snapshot takes over", () => {
     const memory = [1, 2, 0, 3, 4, 5, 6, 7, 8];
     const [first] = generations([memory]);
     assert.ok(first);
-    const plan = planReuse(wantedOf(memory), [base(first)], { smallPackBytes: 0 });
+    const plan = planReuse(makeWanted(memory), [base(first)], { smallPackBytes: 0 });
     assert.deepEqual([plan.fresh, plan.packs.length, plan.reused.size], [[], 2, 8]);
   });
 
   it("a changed chunk is encoded against what was at its place", () => {
     const [first] = generations([[1, 2, 3, 4]]);
     assert.ok(first);
-    const plan = planReuse(wantedOf([1, 2, 9, 4]), [base(first)], { smallPackBytes: 0 });
+    const plan = planReuse(makeWanted([1, 2, 9, 4]), [base(first)], { smallPackBytes: 0 });
     assert.deepEqual(
       plan.fresh.map((each) => [each.id, each.base?.id]),
       [[id(9), id(3)]],
@@ -116,7 +116,7 @@ describe("what a snapshot takes over", () => {
   it("a pack that is mostly dead is left behind, and what lives in it is sent again", () => {
     const [first] = generations([[1, 2, 3, 4, 5, 6, 7, 8]]);
     assert.ok(first);
-    const plan = planReuse(wantedOf([1, 2, 3, 4, 5]), [base(first)], { smallPackBytes: 0 });
+    const plan = planReuse(makeWanted([1, 2, 3, 4, 5]), [base(first)], { smallPackBytes: 0 });
     assert.equal(plan.packs.length, 1);
     assert.deepEqual(
       plan.fresh.map((each) => each.id),
@@ -126,11 +126,11 @@ describe("what a snapshot takes over", () => {
 
   it("a crowd of small packs is left behind", () => {
     const memory = Array.from({ length: 12 }, (_, at) => at + 1);
-    const plan = planReuse(wantedOf(memory), []);
+    const plan = planReuse(makeWanted(memory), []);
     const index = store(memory, plan, { perPack: 1 });
     const small = { smallPackBytes: 1e6, smallPacks: 11 };
-    assert.equal(planReuse(wantedOf(memory), [base(index)], small).fresh.length, 12);
-    assert.equal(planReuse(wantedOf(memory), [base(index)], { ...small, smallPacks: 12 }).fresh.length, 0);
+    assert.equal(planReuse(makeWanted(memory), [base(index)], small).fresh.length, 12);
+    assert.equal(planReuse(makeWanted(memory), [base(index)], { ...small, smallPacks: 12 }).fresh.length, 0);
   });
 
   it("packs that are lost are planned without, with every delta that stood on them", () => {
@@ -140,7 +140,7 @@ describe("what a snapshot takes over", () => {
     ]);
     assert.ok(first && second);
     const lost = new Set([first.packs[0]?.digest ?? ""]);
-    const plan = planReuse(wantedOf([1, 2, 9, 4]), [base(second)], { lost, smallPackBytes: 0 });
+    const plan = planReuse(makeWanted([1, 2, 9, 4]), [base(second)], { lost, smallPackBytes: 0 });
     assert.deepEqual(plan.fresh.map((each) => each.id).sort(), [1, 2, 4, 9].map(id));
     assert.ok(plan.fresh.every((each) => each.base === undefined));
   });
@@ -148,7 +148,7 @@ describe("what a snapshot takes over", () => {
   it("all repositories that have a pack are known", () => {
     const [first] = generations([[1, 2]]);
     assert.ok(first);
-    const plan = planReuse(wantedOf([1, 2]), [base(first, "golden"), base(first, "vm")], {
+    const plan = planReuse(makeWanted([1, 2]), [base(first, "golden"), base(first, "vm")], {
       smallPackBytes: 0,
     });
     assert.deepEqual(
@@ -192,7 +192,7 @@ describe("what a snapshot takes over", () => {
       fc.property(memory, memory, (before, after) => {
         const [first] = generations([before]);
         assert.ok(first);
-        const ask = (): ReusePlan => planReuse(wantedOf(after), [base(first)]);
+        const ask = (): ReusePlan => planReuse(makeWanted(after), [base(first)]);
         assert.deepEqual(ask(), ask());
       }),
     );

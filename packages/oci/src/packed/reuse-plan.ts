@@ -3,7 +3,7 @@
  * same plan, so that a push that was cut off finds its own packs again.
  *
  * A pack is taken over whole or not at all, and a snapshot lists every pack it needs; so a pack that is mostly dead
- * would keep dead bytes alive for as long as somebody refers to it. Such packs are left behind and what still
+ * would keep dead bytes alive for as long as a snapshot refers to it. Such packs are left behind and what still
  * lives in them is sent again. What a changed chunk was before counts as living: the chunk can be encoded against
  * it. A crowd of very small packs is left behind as well. So a machine may sleep as often as it likes: what its
  * snapshot stores stays within about twice what it needs, and the number of requests stays small.
@@ -106,18 +106,18 @@ function locate(wanted: ReadonlySet<string>, bases: readonly BaseSnapshot[]): Ma
     for (const chunk of index.chunks) {
       if (!wanted.has(chunk.id)) continue;
       const places = found.get(chunk.id) ?? [];
-      places.push(locationOf(index, chunk));
+      places.push(getLocation(index, chunk));
       found.set(chunk.id, places);
     }
   }
   return found;
 }
 
-function locationOf(index: SnapshotIndex, chunk: IndexedChunk): Location {
+function getLocation(index: SnapshotIndex, chunk: IndexedChunk): Location {
   const base = chunk.base === undefined ? undefined : index.chunks[chunk.base];
   const { id, offset, length, rawLength, encoding } = chunk;
   const place = { id, pack: index.packs[chunk.pack]?.digest ?? "", offset, length, rawLength, encoding };
-  return base ? { ...place, base: locationOf(index, base) } : place;
+  return base ? { ...place, base: getLocation(index, base) } : place;
 }
 
 function choose(
@@ -182,7 +182,7 @@ function earlierContent(
       const reference = files[number]?.get(chunk.file)?.map[chunk.position] ?? 0;
       const earlier = reference === 0 ? undefined : index.chunks[reference - 1];
       if (!earlier) continue;
-      const location = locationOf(index, earlier);
+      const location = getLocation(index, earlier);
       const root = location.base ?? location; // a delta never stands on a delta
       if (!dropped.has(root.pack)) return root;
     }

@@ -10,9 +10,9 @@ export interface RegistryAddress {
   readonly prefix: string;
 }
 
-export interface AddressRules {
+interface AddressRules {
   /**
-   * Speak plain HTTP to hosts other than this one. On loopback it is always allowed: there is nobody to listen in.
+   * Speak plain HTTP to hosts other than this one. On loopback it is always allowed.
    */
   readonly plainHttp?: boolean;
   /** A CA was given, so a loopback address without a scheme means TLS as well. */

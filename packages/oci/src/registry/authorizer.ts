@@ -8,7 +8,7 @@ import * as z from "zod";
 import { isLoopbackHost, type RegistryAddress } from "./address.ts";
 import { readChallenges } from "./challenge.ts";
 import type { Credential, CredentialSource } from "./credentials.ts";
-import { faultOf, readBody, type WireRequest, type WireResponse } from "./wire.ts";
+import { readFault, readBody, type WireRequest, type WireResponse } from "./wire.ts";
 
 /** Sends a request without any proof of its own; used for the token service. */
 type PlainSend = (request: WireRequest, options: Abortable) => Promise<WireResponse>;
@@ -80,14 +80,14 @@ export class Authorizer {
     this.#demand = demand;
     if (demand.kind === "basic") return credential.kind === "basic" ? basic(credential) : undefined;
     const wanted = mergeScopes([...refused.scopes, ...asked]);
-    const key = keyOf(demand, wanted);
+    const key = buildCacheKey(demand, wanted);
     const held = this.#tokens.get(key);
     // Of many requests that were refused at once only the first fetches a token; the others find it here.
     if (held && (await orAborted(held, options)).header === refused.header) this.#tokens.delete(key);
     const header = await this.#token(demand, wanted, options);
     // What the registry asked for beyond our guess is what this operation needs from now on.
     const token = this.#tokens.get(key);
-    if (token) this.#keep(keyOf(demand, mergeScopes(refused.scopes)), token);
+    if (token) this.#keep(buildCacheKey(demand, mergeScopes(refused.scopes)), token);
     return header;
   }
 
@@ -128,7 +128,7 @@ export class Authorizer {
     scopes: readonly string[],
     options: Abortable,
   ): Promise<string> {
-    const key = keyOf(demand, mergeScopes(scopes));
+    const key = buildCacheKey(demand, mergeScopes(scopes));
     const held = this.#tokens.get(key);
     const now = this.#options.now ?? Date.now;
     if (held) {
@@ -155,7 +155,7 @@ export class Authorizer {
     try {
       const credential = await this.#credential({ signal });
       const response = await this.#options.send(tokenRequest(demand, scopes, credential), { signal });
-      if (response.status !== 200) throw await faultOf(response, `token service ${demand.realm.host}`);
+      if (response.status !== 200) throw await readFault(response, `token service ${demand.realm.host}`);
       const answer = readAnswer(await readBody(response, tokenAnswerBytes), demand.realm.host);
       // A token is used until a tenth of its life, at most half a minute, is left.
       const lifeMs = (answer.expires_in ?? defaultLifetimeS) * 1000;
@@ -171,7 +171,7 @@ function basic({ username, password }: { readonly username: string; readonly pas
   return `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
 }
 
-function keyOf(demand: TokenService, scopes: readonly string[]): string {
+function buildCacheKey(demand: TokenService, scopes: readonly string[]): string {
   return [demand.realm.href, demand.service ?? "", ...scopes].join("\n");
 }
 

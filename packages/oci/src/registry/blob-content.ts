@@ -1,17 +1,17 @@
 /** Blob content from memory and from files. */
 import { createReadStream } from "node:fs";
-import { digestOf } from "../digest.ts";
+import { computeDigest } from "../digest.ts";
 import type { BlobContent } from "./blob-upload.ts";
 
-export function contentOf(bytes: Uint8Array, digest: string = digestOf(bytes)): BlobContent {
-  return contentOfPieces([bytes], { digest, size: bytes.length });
+export function toBlobContent(bytes: Uint8Array, digest: string = computeDigest(bytes)): BlobContent {
+  return joinPieces([bytes], { digest, size: bytes.length });
 }
 
 /** Small enough to see how far a transfer is, large enough not to matter. */
 const pieceBytes = 256 * 1024;
 
 /** Content that lies in several buffers. */
-export function contentOfPieces(
+export function joinPieces(
   pieces: readonly Uint8Array[],
   { digest, size }: { readonly digest: string; readonly size: number },
 ): BlobContent {
@@ -30,7 +30,7 @@ export function contentOfPieces(
 }
 
 /** A file whose digest and size are known; it must not change while it is sent. */
-export function contentOfFile(file: {
+export function openFileContent(file: {
   readonly path: string;
   readonly digest: string;
   readonly size: number;

@@ -5,7 +5,7 @@
 import { Backoff, Fault, isFault, sleep, toFault, type Abortable } from "@cocoon/core";
 import { DigestCheck } from "../digest.ts";
 import { describe, type Transport } from "./transport.ts";
-import { faultOf, headerOf, type WireResponse } from "./wire.ts";
+import { readFault, getHeader, type WireResponse } from "./wire.ts";
 
 export interface BlobPart {
   readonly digest: string;
@@ -94,7 +94,7 @@ async function* openAt(
     ...(partial ? { headers: { range: `bytes=${at}-${end - 1}` } } : {}),
   } as const;
   const response = await source.transport.send(request, { signal });
-  if (response.status !== 200 && response.status !== 206) throw await faultOf(response, describe(request));
+  if (response.status !== 200 && response.status !== 206) throw await readFault(response, describe(request));
   let skip = skippedBytes(response, window, partial);
   let left = end - at;
   for await (const piece of response.body) {
@@ -113,7 +113,7 @@ async function* openAt(
 /** A server that ignores ranges sends everything: what we have or do not want is passed over. */
 function skippedBytes(response: WireResponse, { at, size }: Window, partial: boolean): number {
   if (response.status === 206) {
-    const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(headerOf(response, "content-range") ?? "");
+    const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(getHeader(response, "content-range") ?? "");
     if (!range || Number(range[1]) !== at)
       throw new Fault(
         "unavailable",
@@ -121,7 +121,7 @@ function skippedBytes(response: WireResponse, { at, size }: Window, partial: boo
       );
     return 0;
   }
-  const length = headerOf(response, "content-length");
+  const length = getHeader(response, "content-length");
   if (length !== undefined && Number(length) !== size)
     throw new Fault("invalid", `${response.url.pathname}: ${length} bytes where ${size} were announced`);
   return partial ? at : 0;

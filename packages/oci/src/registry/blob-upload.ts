@@ -4,7 +4,7 @@
  */
 import { Backoff, Fault, sleep, toFault, type Abortable } from "@cocoon/core";
 import { describe, type Transport } from "./transport.ts";
-import { faultOf, headerOf, type RequestBody, type WireRequest, type WireResponse } from "./wire.ts";
+import { readFault, getHeader, type RequestBody, type WireRequest, type WireResponse } from "./wire.ts";
 
 /** Content that can be read again from any byte. */
 export interface BlobContent {
@@ -74,12 +74,12 @@ async function openSession(target: UploadTarget, { signal }: Abortable): Promise
     url: target.uploads,
     headers: { "content-length": "0" },
     scopes: target.scopes,
-    repeatable: true, // a session that nobody uses goes away by itself
+    repeatable: true, // an unused session expires
   } as const;
   const response = await target.transport.send(request, { signal });
-  if (response.status !== 202) throw await faultOf(response, describe(request));
+  if (response.status !== 202) throw await readFault(response, describe(request));
   await response.body.dump();
-  return { location: locationOf(response), offset: 0 };
+  return { location: readLocation(response), offset: 0 };
 }
 
 interface FinishOptions extends UploadOptions {
@@ -96,14 +96,16 @@ async function finish(target: UploadTarget, content: BlobContent, options: Finis
     url: withDigest(session.location, content.digest),
     headers: {
       "content-type": "application/octet-stream",
-      ...(session.offset > 0 && left > 0 ? { "content-range": rangeOf(session.offset, content.size) } : {}),
+      ...(session.offset > 0 && left > 0
+        ? { "content-range": formatRange(session.offset, content.size) }
+        : {}),
     },
     body: bodyFrom(content, options),
     scopes: target.scopes,
     repeatable: false,
   };
   const response = await target.transport.send(request, options);
-  if (response.status !== 201 && response.status !== 204) throw await faultOf(response, describe(request));
+  if (response.status !== 201 && response.status !== 204) throw await readFault(response, describe(request));
   await response.body.dump();
 }
 
@@ -115,16 +117,16 @@ async function append(target: UploadTarget, content: BlobContent, options: Finis
     url: session.location,
     headers: {
       "content-type": "application/octet-stream",
-      ...(session.offset > 0 ? { "content-range": rangeOf(session.offset, content.size) } : {}),
+      ...(session.offset > 0 ? { "content-range": formatRange(session.offset, content.size) } : {}),
     },
     body: bodyFrom(content, options),
     scopes: target.scopes,
     repeatable: false,
   };
   const response = await target.transport.send(request, options);
-  if (![201, 202, 204].includes(response.status)) throw await faultOf(response, describe(request));
+  if (![201, 202, 204].includes(response.status)) throw await readFault(response, describe(request));
   await response.body.dump();
-  session.location = locationOf(response, session.location);
+  session.location = readLocation(response, session.location);
   session.offset = content.size;
 }
 
@@ -138,11 +140,11 @@ async function tryResume(
   const response = await target.transport.send(request, { signal });
   await response.body.dump();
   if (response.status !== 204 && response.status !== 202) return undefined;
-  const range = /^(?:bytes=)?0-(\d+)$/.exec(headerOf(response, "range") ?? "");
+  const range = /^(?:bytes=)?0-(\d+)$/.exec(getHeader(response, "range") ?? "");
   if (!range) return undefined;
   // `0-0` stands for an empty session as well as for one byte; starting over costs nothing in both cases.
   const last = Number(range[1]);
-  return last === 0 ? undefined : { location: locationOf(response, session.location), offset: last + 1 };
+  return last === 0 ? undefined : { location: readLocation(response, session.location), offset: last + 1 };
 }
 
 function bodyFrom(content: BlobContent, { session, onSent }: FinishOptions): RequestBody {
@@ -159,12 +161,12 @@ function bodyFrom(content: BlobContent, { session, onSent }: FinishOptions): Req
   };
 }
 
-function rangeOf(offset: number, size: number): string {
+function formatRange(offset: number, size: number): string {
   return `${offset}-${size - 1}`;
 }
 
-function locationOf(response: WireResponse, known?: URL): URL {
-  const text = headerOf(response, "location");
+function readLocation(response: WireResponse, known?: URL): URL {
+  const text = getHeader(response, "location");
   const url = text === undefined ? known : URL.parse(text, response.url);
   if (!url) throw new Fault("unavailable", `${response.url.pathname}: the registry named no upload location`);
   return url;

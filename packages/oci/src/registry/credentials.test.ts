@@ -50,7 +50,7 @@ describe("credentials of the docker configuration", () => {
       assert.deepEqual(await find({ auths }, host, signal), credential);
     });
 
-  it("without a file everybody is anonymous", async ({ signal }) => {
+  it("without a file the caller is anonymous", async ({ signal }) => {
     const source = dockerCredentials({ configPath: "/nonexistent/config.json" });
     assert.deepEqual(await source.find("x", { signal }), { kind: "anonymous" });
   });

@@ -5,7 +5,7 @@
 import { spawn } from "node:child_process";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { Fault, messageOf, tryReadFile, withDeadline, type Abortable } from "@cocoon/core";
+import { Fault, getErrorMessage, tryReadFile, withDeadline, type Abortable } from "@cocoon/core";
 import * as z from "zod";
 
 export type Credential =
@@ -49,7 +49,7 @@ const configSchema = z.looseObject({
 });
 type DockerConfig = z.output<typeof configSchema>;
 
-export interface DockerCredentialOptions {
+interface DockerCredentialOptions {
   readonly configPath: string;
   /** Time for a helper program to answer. */
   readonly helperTimeoutMs?: number;
@@ -183,7 +183,7 @@ function runHelper(
       else pieces.push(piece);
     });
     child.once("error", (error) =>
-      reject(new Fault("unavailable", `cannot run ${program}: ${messageOf(error)}`, { cause: error })),
+      reject(new Fault("unavailable", `cannot run ${program}: ${getErrorMessage(error)}`, { cause: error })),
     );
     child.once("close", (code) => resolve({ code, output: Buffer.concat(pieces).toString("utf8") }));
     child.stdin.on("error", () => undefined); // it may answer without reading the question

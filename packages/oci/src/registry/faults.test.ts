@@ -1,16 +1,18 @@
-/** What the client does when the registry, the network or somebody in between misbehaves. */
+/** What the client does when the registry, the network or a proxy misbehaves. */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { describe, it } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { isFault, startHttpServer, type FaultCode } from "@cocoon/core";
 import {
   refuse,
-  startMemoryRegistry,
-  type MemoryRegistry,
+  startFakeRegistry,
+  type FakeRegistry,
   type MemoryRegistryOptions,
-} from "../testing/memory-registry.ts";
-import { contentOf } from "./blob-content.ts";
+} from "../testing/fake-registry.ts";
+import { retag } from "../snapshot/stored-snapshots.ts";
+import { toBlobContent } from "./blob-content.ts";
 import { fixedCredential } from "./credentials.ts";
 import { openRegistry, type RegistryOptions } from "./registry.ts";
 import type { Repository } from "./repository.ts";
@@ -19,7 +21,7 @@ const retry = { attempts: 4, baseMs: 1, maxMs: 5 };
 const code = (wanted: FaultCode) => (error: unknown) => isFault(error, wanted);
 
 interface Setup extends AsyncDisposable {
-  readonly server: MemoryRegistry;
+  readonly server: FakeRegistry;
   readonly repository: Repository;
 }
 
@@ -28,7 +30,7 @@ async function setup(
   client: Partial<RegistryOptions> = {},
 ): Promise<Setup> {
   const stack = new AsyncDisposableStack();
-  const server = stack.use(await startMemoryRegistry(options));
+  const server = stack.use(await startFakeRegistry(options));
   const registry = stack.use(openRegistry({ address: server.url, retry, ...client }));
   return {
     server,
@@ -42,7 +44,7 @@ function first(
   times: number,
   fits: (request: IncomingMessage) => boolean,
   answer: (response: ServerResponse, request: IncomingMessage) => void | Promise<void>,
-): MemoryRegistry["hook"] {
+): FakeRegistry["hook"] {
   let left = times;
   return async (request, response) => {
     if (left === 0 || !fits(request)) return false;
@@ -54,6 +56,43 @@ function first(
 
 const is = (method: string, path: RegExp) => (request: IncomingMessage) =>
   request.method === method && path.test(request.url ?? "");
+
+describe("connections", () => {
+  it("are used again after every method, also after a HEAD", async (t) => {
+    const sockets = new Set<unknown>();
+    await using world = await setup();
+    world.server.hook = (request) => {
+      sockets.add(request.socket);
+      return false;
+    };
+    for (let round = 0; round < 3; round += 1) {
+      assert.equal(await world.repository.headManifest(`v${round}`, { signal: t.signal }), undefined);
+      await world.repository.putBlob(toBlobContent(randomBytes(10)), { signal: t.signal });
+    }
+    // A connection is free again only after a turn of the event loop, so that two take turns.
+    assert.ok(sockets.size <= 2, `${sockets.size} connections`);
+  });
+
+  it("to a server that sends a body after a HEAD give no wrong answer", async (t) => {
+    const smuggled = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
+    await using server = await startHttpServer({
+      name: "wrong",
+      host: "127.0.0.1",
+      port: 0,
+      drainMs: 0,
+      handler: (request, response) => {
+        if (request.method !== "HEAD") return response.writeHead(503).end();
+        const head = `HTTP/1.1 404 Not Found\r\nConnection: keep-alive\r\nContent-Length: ${smuggled.length}`;
+        return request.socket.write(`${head}\r\n\r\n${smuggled}`);
+      },
+    });
+    await using registry = openRegistry({ address: server.url, retry });
+    const repository = registry.repository("a/b");
+    const { signal } = t;
+    await assert.rejects(repository.headManifest("v1", { signal }), code("unavailable"));
+    await assert.rejects(repository.getManifest("v1", { signal }), code("unavailable"));
+  });
+});
 
 describe("absent and could-not-ask", () => {
   for (const [status, wanted] of [
@@ -71,7 +110,20 @@ describe("absent and could-not-ask", () => {
       await assert.rejects(s.repository.headBlob(`sha256:${"1".repeat(64)}`, { signal }), code(wanted));
     });
 
-  it("nobody listening is unavailable", async ({ signal }) => {
+  for (const status of [400, 404])
+    it(`a manifest whose blobs the registry lost is damaged, not absent (${status})`, async ({ signal }) => {
+      await using s = await setup();
+      const manifest = { bytes: Buffer.from("{}"), mediaType: "application/vnd.oci.image.manifest.v1+json" };
+      await s.repository.putManifest("x", manifest, { signal });
+      s.server.hook = (request, response) => {
+        if (request.method === "PUT") refuse(response, status, "MANIFEST_BLOB_UNKNOWN");
+        return request.method === "PUT";
+      };
+      await assert.rejects(s.repository.putManifest("y", manifest, { signal }), code("damaged"));
+      await assert.rejects(retag({ repository: s.repository, from: "x", to: "y", signal }), code("damaged"));
+    });
+
+  it("a port without a listener is unavailable", async ({ signal }) => {
     await using registry = openRegistry({ address: "127.0.0.1:1", retry });
     await assert.rejects(registry.repository("a").headManifest("x", { signal }), code("unavailable"));
   });
@@ -89,6 +141,27 @@ describe("absent and could-not-ask", () => {
     await assert.rejects(repository.getManifest("x", { signal }), code("unavailable"));
     await assert.rejects(repository.deleteManifest("x", { signal }), code("unavailable"));
     await assert.rejects(Array.fromAsync(repository.tags({ signal })), code("unavailable"));
+  });
+
+  it("a 404 without an OCI error body says nothing about the content", async ({ signal }) => {
+    await using s = await setup();
+    assert.equal(await s.repository.headManifest("x", { signal }), undefined);
+    s.server.hook = (request, response) => {
+      if (request.url === "/v2/") return false;
+      response.writeHead(404).end("<h1>not here</h1>");
+      return true;
+    };
+    await assert.rejects(s.repository.headManifest("x", { signal }), code("unavailable"));
+    await assert.rejects(s.repository.getManifest("x", { signal }), code("unavailable"));
+    await assert.rejects(s.repository.deleteManifest("x", { signal }), code("unavailable"));
+    await assert.rejects(Array.fromAsync(s.repository.tags({ signal })), code("unavailable"));
+  });
+
+  it("absence is asked of the registry as it is now, not as it once was", async ({ signal }) => {
+    await using s = await setup();
+    assert.equal(await s.repository.headManifest("x", { signal }), undefined);
+    s.server.hook = (request, response) => request.url === "/v2/" && (response.writeHead(404).end(), true);
+    await assert.rejects(s.repository.headManifest("x", { signal }), code("unavailable"));
   });
 
   it("a connection that breaks before the answer is unavailable", async ({ signal }) => {
@@ -112,9 +185,9 @@ describe("absent and could-not-ask", () => {
 });
 
 describe("trying again", () => {
-  it("reads are repeated through transient trouble", async ({ signal }) => {
+  it("reads are repeated through transient problem", async ({ signal }) => {
     await using s = await setup();
-    const content = contentOf(randomBytes(1000));
+    const content = toBlobContent(randomBytes(1000));
     await s.repository.putBlob(content, { signal });
     for (const answer of [
       (response: ServerResponse) => void response.writeHead(503, { "retry-after": "0" }).end(),
@@ -136,7 +209,7 @@ describe("trying again", () => {
     assert.equal(s.server.seen.length, retry.attempts);
   });
 
-  it("a tag is not deleted twice when nobody knows whether it was deleted once", async ({ signal }) => {
+  it("a tag is not deleted twice when the outcome of the first deletion is unknown", async ({ signal }) => {
     await using s = await setup();
     s.server.hook = first(1, is("DELETE", /manifests/), (response) => void response.socket?.destroy());
     await assert.rejects(s.repository.deleteManifest("hibernate", { signal }), code("unavailable"));
@@ -166,7 +239,7 @@ describe("trying again", () => {
 
 describe("broken downloads", () => {
   const bytes = randomBytes(1_000_000);
-  const content = contentOf(bytes);
+  const content = toBlobContent(bytes);
 
   async function withBlob(options: MemoryRegistryOptions, signal: AbortSignal): Promise<Setup> {
     const s = await setup(options);
@@ -247,7 +320,7 @@ describe("broken downloads", () => {
 
 describe("broken uploads", () => {
   const bytes = randomBytes(20 * 1024 * 1024);
-  const content = contentOf(bytes);
+  const content = toBlobContent(bytes);
   const stored = (s: Setup) => s.server.repos.get("a/b")?.blobs.get(content.digest);
 
   it("go on from the byte that the registry has", async ({ signal }) => {
@@ -276,7 +349,7 @@ describe("broken uploads", () => {
 
   it("do not hang behind a connection that the registry no longer reads from", async ({ signal }) => {
     await using s = await setup({}, { answerTimeoutMs: 300 });
-    const small = contentOf(randomBytes(3_000_000));
+    const small = toBlobContent(randomBytes(3_000_000));
     s.server.hook = first(1, is("PUT", /uploads/), (response, request) => {
       request.on("data", () => request.pause()); // answers, and leaves the rest of the body where it is
       response.writeHead(503).end();
@@ -296,7 +369,7 @@ describe("broken uploads", () => {
 
   it("notice that a lost answer was a success", async ({ signal }) => {
     await using s = await setup();
-    const small = contentOf(randomBytes(5000));
+    const small = toBlobContent(randomBytes(5000));
     s.server.hook = async (request, response) => {
       if (request.method !== "PUT") return false;
       s.server.hook = undefined;
@@ -311,10 +384,33 @@ describe("broken uploads", () => {
     signal,
   }) => {
     await using s = await setup();
-    const wrong = { ...contentOf(randomBytes(5000)), digest: content.digest };
+    const wrong = { ...toBlobContent(randomBytes(5000)), digest: content.digest };
     await assert.rejects(s.repository.putBlob(wrong, { signal }), code("badRequest"));
     assert.equal(stored(s), undefined);
     assert.equal(s.server.seen.filter((each) => each.method === "PUT").length, 1);
+  });
+});
+
+describe("connections that no longer carry answers", () => {
+  it("cost one timeout: the retry gets a new connection", async ({ signal }) => {
+    await using s = await setup({}, { answerTimeoutMs: 300, retry: { attempts: 2, baseMs: 1, maxMs: 5 } });
+    const bytes = Buffer.from("{}");
+    const old = new Set<unknown>();
+    let [cut, lost] = [false, 0];
+    s.server.hook = async (request) => {
+      if (!cut) old.add(request.socket);
+      if (!cut || !old.has(request.socket)) return false;
+      lost += 1;
+      return new Promise(() => undefined);
+    };
+    await s.repository.putManifest("t", { bytes, mediaType: "application/json" }, { signal });
+    const read = () => s.repository.getManifest("t", { signal });
+    await Promise.all(Array.from({ length: 8 }, read));
+    assert.ok(old.size >= 8, "as many connections are open");
+    await setImmediate(); // the client sees the end of the last answer
+    cut = true;
+    assert.deepEqual((await read()).bytes, bytes);
+    assert.equal(lost, 1, "one request was lost on an old connection");
   });
 });
 
@@ -325,7 +421,7 @@ describe("credentials on the wire", () => {
   it("one token serves all requests of its scope", async ({ signal }) => {
     const issued = new Map<string, readonly string[]>();
     await using s = await setup({ auth: { kind: "token", ...login, issued } }, { credentials });
-    const contents = Array.from({ length: 10 }, () => contentOf(randomBytes(100)));
+    const contents = Array.from({ length: 10 }, () => toBlobContent(randomBytes(100)));
     await Promise.all(contents.map((each) => s.repository.putBlob(each, { signal })));
     await Promise.all(contents.map((each) => s.repository.readBlob(each, { signal })));
     assert.ok(issued.size <= 3, `${issued.size} tokens`);
@@ -338,7 +434,7 @@ describe("credentials on the wire", () => {
   it("a token that the registry no longer takes is replaced", async ({ signal }) => {
     const issued = new Map<string, readonly string[]>();
     await using s = await setup({ auth: { kind: "token", ...login, issued } }, { credentials });
-    const content = contentOf(randomBytes(100));
+    const content = toBlobContent(randomBytes(100));
     await s.repository.putBlob(content, { signal });
     for (const token of issued.keys()) issued.set(token, []); // revoked
     assert.deepEqual(await s.repository.headBlob(content.digest, { signal }), { size: 100 });
@@ -366,7 +462,7 @@ describe("credentials on the wire", () => {
     await s.repository.headManifest("x", { signal });
     assert.deepEqual(
       s.server.seen.map((each) => each.headers.authorization !== undefined),
-      [false, true, true],
+      [false, true, true, true],
     );
   });
 
@@ -389,7 +485,7 @@ describe("credentials on the wire", () => {
 
   it("a redirect to another host gets no credentials, and one to the same host does", async ({ signal }) => {
     const bytes = randomBytes(1000);
-    const content = contentOf(bytes);
+    const content = toBlobContent(bytes);
     const elsewhere: IncomingMessage[] = [];
     await using storage = await startHttpServer({
       name: "storage",
@@ -432,32 +528,5 @@ describe("lists", () => {
       return true;
     };
     await assert.rejects(Array.fromAsync(s.repository.tags({ signal })), code("unavailable"));
-  });
-
-  it("referrers come from the API, and from the tag where there is none", async ({ signal }) => {
-    for (const referrers of [true, false]) {
-      await using s = await setup({ referrers });
-      const subject = { digest: `sha256:${"a".repeat(64)}`, size: 1, mediaType: "x" };
-      const note = Buffer.from(JSON.stringify({ artifactType: "note", subject }));
-      const mediaType = "application/vnd.oci.image.manifest.v1+json";
-      const digest = await s.repository.putManifest("note", { bytes: note, mediaType }, { signal });
-      if (!referrers) {
-        const manifests = [{ digest, mediaType, size: note.length, artifactType: "note" }];
-        const index = Buffer.from(JSON.stringify({ schemaVersion: 2, manifests }));
-        await s.repository.putManifest(`sha256-${"a".repeat(64)}`, { bytes: index, mediaType }, { signal });
-      }
-      const found = await s.repository.referrers(
-        { digest: subject.digest, artifactType: "note" },
-        { signal },
-      );
-      assert.deepEqual(
-        found.map((each) => each.digest),
-        [digest],
-      );
-      assert.deepEqual(
-        await s.repository.referrers({ digest: subject.digest, artifactType: "other" }, { signal }),
-        [],
-      );
-    }
   });
 });

@@ -140,7 +140,7 @@ test("a machine of Google's speaks for itself; another one has nothing, and dock
     /^\/computeMetadata\/v1\/instance\/service-accounts\/default\/token\?scopes=/,
   );
 
-  flavor = "somebody else";
+  flavor = "another server";
   const configPath = join(directory.path, "config.json");
   const auth = Buffer.from("me:word").toString("base64");
   await writeFile(configPath, JSON.stringify({ auths: { [registry]: { auth } } }));

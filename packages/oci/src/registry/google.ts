@@ -5,13 +5,13 @@
  *   the file of `gcloud auth application-default login`   the same
  *   the metadata server of the machine                    the account that the machine runs as
  *
- * Each is traded for an access token, which is kept until shortly before it ends. Other registries never see it, and
- * nobody is asked for it.
+ * Each is traded for an access token, which is kept until shortly before it ends. Other registries never receive it,
+ * and no request is made for them.
  */
 import { createPrivateKey, sign } from "node:crypto";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { Fault, messageOf, orAborted, tryReadFile, withDeadline, type Abortable } from "@cocoon/core";
+import { Fault, getErrorMessage, orAborted, tryReadFile, withDeadline, type Abortable } from "@cocoon/core";
 import * as z from "zod";
 import { isLoopbackHost } from "./address.ts";
 import type { Credential, CredentialSource } from "./credentials.ts";
@@ -21,7 +21,7 @@ export interface GoogleCredentialOptions {
   readonly file?: string | undefined;
   /** Where gcloud puts its own; default by its rules. */
   readonly usualFile?: string | undefined;
-  /** GCE_METADATA_HOST: host[:port]; empty: nobody is asked. */
+  /** GCE_METADATA_HOST: host[:port]; empty: no lookup. */
   readonly metadataHost?: string | undefined;
   readonly now?: () => number;
 }
@@ -32,7 +32,7 @@ const scope = "https://www.googleapis.com/auth/cloud-platform";
 /** Any name does; this is the one that Go's registry library sends. */
 const username = "_token";
 const exchangeMs = 15_000;
-/** On a machine that is not Google's nobody answers. */
+/** Machines of other providers do not answer. */
 const metadataMs = 2_000;
 const answerBytes = 1024 * 1024;
 const anonymous: Credential = { kind: "anonymous" };
@@ -138,7 +138,7 @@ function tryParse(text: string): unknown {
 type Token = z.output<typeof tokenSchema>;
 
 async function trade(file: CredentialFile, nowMs: number, signal: AbortSignal): Promise<Token> {
-  const uri = tokenUriOf(file);
+  const uri = readTokenUri(file);
   const form =
     file.type === "authorized_user"
       ? {
@@ -149,13 +149,13 @@ async function trade(file: CredentialFile, nowMs: number, signal: AbortSignal): 
         }
       : {
           grant_type: "urn:ietf:params:oauth:grant-type:jwt-bearer",
-          assertion: assertionOf(file, { audience: uri.href, nowMs }),
+          assertion: signAssertion(file, { audience: uri.href, nowMs }),
         };
   return ask(uri, { method: "POST", body: new URLSearchParams(form), signal });
 }
 
-/** Keys leave in the clear to nobody but this machine itself. */
-function tokenUriOf({ token_uri: text = defaultTokenUri }: CredentialFile): URL {
+/** Keys are sent unencrypted to this machine only. */
+function readTokenUri({ token_uri: text = defaultTokenUri }: CredentialFile): URL {
   const uri = URL.parse(text);
   const isSafe = uri?.protocol === "https:" || (uri?.protocol === "http:" && isLoopbackHost(uri.hostname));
   if (uri && isSafe) return uri;
@@ -163,7 +163,7 @@ function tokenUriOf({ token_uri: text = defaultTokenUri }: CredentialFile): URL 
 }
 
 /** A statement that we are this account, signed with its key, good for an hour. */
-function assertionOf(
+function signAssertion(
   file: Extract<CredentialFile, { type: "service_account" }>,
   { audience, nowMs }: { readonly audience: string; readonly nowMs: number },
 ): string {
@@ -180,7 +180,7 @@ function assertionOf(
   }
 }
 
-/** Nobody there is an answer: then this is not one of Google's machines. */
+/** No server at that address means that this is not one of Google's machines. */
 async function askMachine(
   { metadataHost = defaultMetadataHost }: GoogleCredentialOptions,
   signal: AbortSignal,
@@ -198,7 +198,7 @@ async function askMachine(
   }
   if (response.status === 404 || response.headers.get("metadata-flavor") !== "Google") {
     await response.body?.cancel();
-    return undefined; // no account, or somebody else's address
+    return undefined; // no account, or another server has that address
   }
   return readToken(response, uri);
 }
@@ -210,7 +210,7 @@ async function ask(uri: URL, init: RequestInit): Promise<Token> {
     if (error instanceof Fault) throw error;
     throw new Fault(
       "unavailable",
-      `Google's token service ${uri.host} cannot be asked: ${messageOf(error)}`,
+      `Google's token service ${uri.host} cannot be asked: ${getErrorMessage(error)}`,
       {
         cause: error,
       },

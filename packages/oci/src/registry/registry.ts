@@ -5,9 +5,9 @@ import { readRegistryAddress, type RegistryAddress } from "./address.ts";
 import { fixedCredential, type CredentialSource } from "./credentials.ts";
 import { parseJson } from "../parse-json.ts";
 import { catalogPage, listPages } from "./listing.ts";
-import { Repository } from "./repository.ts";
-import { describe, Transport, type RetryOptions } from "./transport.ts";
-import { faultOf, readBody, type WireRequest } from "./wire.ts";
+import { Repository, type RegistryCheck } from "./repository.ts";
+import { describe, Transport, type ConnectionGuard, type RetryOptions } from "./transport.ts";
+import { readFault, readBody, type WireRequest, type WireResponse } from "./wire.ts";
 
 export interface RegistryOptions {
   /** `host[:port][/prefix]`, or with `http://` or `https://` in front. */
@@ -22,9 +22,11 @@ export interface RegistryOptions {
   readonly retry?: RetryOptions;
   readonly answerTimeoutMs?: number;
   readonly idleTimeoutMs?: number;
+  /** For registries that are not of the configuration: what may be connected to. */
+  readonly guard?: ConnectionGuard;
 }
 
-export interface ApiCall {
+interface ApiCall {
   readonly method: "GET" | "POST" | "DELETE";
   readonly path: string;
   readonly body?: unknown;
@@ -74,15 +76,18 @@ export class Registry implements AsyncDisposable {
   async ping({ signal }: Abortable): Promise<void> {
     const request = this.#request("/v2/", []);
     const response = await this.#transport.send(request, { signal });
-    if (response.status !== 200) throw await faultOf(response, describe(request));
+    if (response.status !== 200) throw await readFault(response, describe(request));
     await response.body.dump();
   }
 
   /** All repositories that the registry lists, its prefix included. */
   repositories(options: Abortable): AsyncGenerator<string, void, undefined> {
     const request = this.#request("/v2/_catalog", ["registry:catalog:*"]);
-    const assertRegistry = (each: Abortable) => this.#assertRegistry(each);
-    return listPages({ transport: this.#transport, request, read: catalogPage, assertRegistry }, options);
+    const assertAbsent = async (response: WireResponse, each: Abortable) => {
+      await response.body.dump();
+      await this.#assertRegistry(each);
+    };
+    return listPages({ transport: this.#transport, request, read: catalogPage, assertAbsent }, options);
   }
 
   /**
@@ -99,13 +104,14 @@ export class Registry implements AsyncDisposable {
         : { body: Buffer.from(JSON.stringify(body)), headers: { "content-type": "application/json" } }),
     };
     const response = await this.#transport.send(request, { signal });
-    if (response.status < 200 || response.status > 299) throw await faultOf(response, describe(request));
+    if (response.status < 200 || response.status > 299) throw await readFault(response, describe(request));
     const bytes = await readBody(response, apiAnswerBytes);
     return bytes.length === 0 ? undefined : parseJson(bytes, `answer to ${path}`);
   }
 
   /** A 200 or a demand for credentials at `/v2/` is how a registry shows itself. A yes is remembered. */
-  async #assertRegistry({ signal }: Abortable): Promise<void> {
+  async #assertRegistry({ signal, now = false }: RegistryCheck): Promise<void> {
+    if (now) return this.#probe(signal);
     const asked = (this.#confirmed ??= this.#probe(signal));
     try {
       await asked;

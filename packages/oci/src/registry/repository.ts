@@ -4,12 +4,12 @@
  */
 import { mediaType } from "@cocoon/contract";
 import { Fault, isFault, type Abortable } from "@cocoon/core";
-import { assertDigest, digestOf, readDigest, tryReadDigest } from "../digest.ts";
+import { assertDigest, computeDigest, readDigest, tryReadDigest } from "../digest.ts";
 import { downloadBlob, type BlobPart, type BlobSource } from "./blob-download.ts";
 import { uploadBlob, type BlobContent, type UploadOptions, type UploadTarget } from "./blob-upload.ts";
-import { listPages, readReferrers, tagPage, type Referrer, type ReferrerQuery } from "./listing.ts";
+import { listPages, tagPage } from "./listing.ts";
 import { describe, type Transport } from "./transport.ts";
-import { faultOf, headerOf, readBody, type WireRequest, type WireResponse } from "./wire.ts";
+import { readFault, getHeader, readBody, readError, type WireRequest, type WireResponse } from "./wire.ts";
 
 export interface ManifestHead {
   readonly digest: string;
@@ -22,18 +22,26 @@ export interface StoredManifest extends ManifestHead {
   readonly bytes: Buffer;
 }
 
-export interface RepositoryOptions {
+export interface RegistryCheck extends Abortable {
+  /** Send a request even when the registry answered an earlier one. */
+  readonly now?: boolean;
+}
+
+interface RepositoryOptions {
   readonly transport: Transport;
   /** `…/v2/<name>/` */
   readonly base: URL;
   /** Name in the registry, its prefix included. */
   readonly name: string;
-  /** Throws unless a registry answers at that address; asked once, before an absence is believed. */
-  readonly assertRegistry: (options: Abortable) => Promise<void>;
+  /** Throws unless a registry answers at that address; an answer is remembered unless `now` is set. */
+  readonly assertRegistry: (options: RegistryCheck) => Promise<void>;
 }
 
 /** Above what any registry must accept (4 MB), below what could hurt. */
 const manifestLimitBytes = 16 * 1024 * 1024;
+
+/** MANIFEST_UNKNOWN, NAME_UNKNOWN, BLOB_UNKNOWN; some registries say NOT_FOUND. */
+const absenceCodes = /UNKNOWN$|^NOT_FOUND$/;
 
 const manifestTypes = [
   mediaType.ociManifest,
@@ -42,9 +50,9 @@ const manifestTypes = [
   mediaType.dockerManifestList,
 ].join(", ");
 
-export type PutOutcome = "existed" | "mounted" | "sent";
+type PutOutcome = "existed" | "mounted" | "sent";
 
-export interface PutBlobOptions extends UploadOptions {
+interface PutBlobOptions extends UploadOptions {
   /** Full names of repositories of the same registry that may hold the blob already. */
   readonly mountFrom?: readonly string[];
   /** The caller knows that the blob is new: do not ask first. */
@@ -68,33 +76,45 @@ export class Repository {
     const request = this.#manifestRequest("HEAD", reference);
     const response = await this.#send(request, signal);
     await response.body.dump();
-    if (response.status === 404) return this.#surelyAbsent(signal);
-    if (response.status !== 200) throw await faultOf(response, describe(request));
-    const digest = headerOf(response, "docker-content-digest");
-    const size = Number(headerOf(response, "content-length"));
-    const type = headerOf(response, "content-type");
-    if (digest && tryReadDigest(digest) && type && Number.isSafeInteger(size) && size > 0)
-      return { digest, mediaType: withoutParameters(type), size };
-    // A registry that does not say the digest in a HEAD is asked for the whole thing.
-    const { bytes: _bytes, ...head } = await this.getManifest(reference, { signal });
-    return head;
+    if (response.status !== 200 && response.status !== 404)
+      throw await readFault(response, describe(request));
+    const digest = getHeader(response, "docker-content-digest");
+    const size = Number(getHeader(response, "content-length"));
+    const type = getHeader(response, "content-type");
+    const complete = digest && tryReadDigest(digest) && type && Number.isSafeInteger(size) && size > 0;
+    if (response.status === 200 && complete) return { digest, mediaType: withoutParameters(type), size };
+    // A HEAD without a digest, and a 404, which has no body and so no proof: GET decides.
+    return this.#tryGetHead(reference, signal);
+  }
+
+  async #tryGetHead(reference: string, signal: AbortSignal): Promise<ManifestHead | undefined> {
+    try {
+      const { bytes: _bytes, ...head } = await this.getManifest(reference, { signal });
+      return head;
+    } catch (error) {
+      if (isFault(error, "notFound")) return undefined;
+      throw error;
+    }
   }
 
   /** The manifest, checked against its digest. `notFound` when it surely is not there. */
   async getManifest(reference: string, { signal }: Abortable): Promise<StoredManifest> {
     const request = this.#manifestRequest("GET", reference);
     const response = await this.#send(request, signal);
-    if (response.status === 404) await this.#surelyAbsent(signal);
-    if (response.status !== 200) throw await faultOf(response, describe(request));
+    if (response.status === 404) throw await this.#absence(response, request, signal);
+    if (response.status !== 200) throw await readFault(response, describe(request));
     const bytes = await readBody(response, manifestLimitBytes);
-    const announced = headerOf(response, "docker-content-digest");
-    const digest = tryReadDigest(reference) ? reference : (announced ?? digestOf(bytes));
+    const announced = getHeader(response, "docker-content-digest");
+    const digest = tryReadDigest(reference) ? reference : (announced ?? computeDigest(bytes));
     assertDigest(bytes, digest, `manifest ${this.name}:${reference}`);
-    const type = withoutParameters(headerOf(response, "content-type") ?? "");
+    const type = withoutParameters(getHeader(response, "content-type") ?? "");
     return { digest, mediaType: type, size: bytes.length, bytes };
   }
 
-  /** Stores the bytes as they are under a tag or under their own digest; returns the digest. */
+  /**
+   * Stores the bytes as they are under a tag or under their own digest; returns the digest. `damaged` when the registry
+   * does not hold what the manifest refers to.
+   */
   async putManifest(
     reference: string,
     manifest: { readonly bytes: Uint8Array; readonly mediaType: string },
@@ -106,10 +126,13 @@ export class Repository {
       body: manifest.bytes,
     };
     const response = await this.#send(request, signal);
-    if (response.status !== 201) throw await faultOf(response, describe(request));
+    if (response.status !== 201) {
+      const { fault, ociCodes } = await readError(response, describe(request));
+      throw ociCodes.includes("MANIFEST_BLOB_UNKNOWN") ? new Fault("damaged", fault.message) : fault;
+    }
     await response.body.dump();
-    const digest = tryReadDigest(reference) ? reference : digestOf(manifest.bytes);
-    const said = headerOf(response, "docker-content-digest");
+    const digest = tryReadDigest(reference) ? reference : computeDigest(manifest.bytes);
+    const said = getHeader(response, "docker-content-digest");
     if (said !== undefined && said !== digest)
       throw new Fault("internal", `${describe(request)}: the registry stored ${said} instead of ${digest}`);
     return digest;
@@ -124,7 +147,14 @@ export class Repository {
       ...this.#manifestRequest("DELETE", reference),
       repeatable: tryReadDigest(reference) !== undefined,
     };
-    return this.#delete(request, signal);
+    const response = await this.#send(request, signal);
+    if (response.status === 404) {
+      await this.#assertAbsent(response, request, signal);
+      return false;
+    }
+    if (![200, 202, 204].includes(response.status)) throw await readFault(response, describe(request));
+    await response.body.dump();
+    return true;
   }
 
   /** The blob's size; undefined when it surely is not in this repository. */
@@ -132,9 +162,13 @@ export class Repository {
     const request = this.#blobRequest("HEAD", digest);
     const response = await this.#send(request, signal);
     await response.body.dump();
-    if (response.status === 404) return this.#surelyAbsent(signal);
-    if (response.status !== 200) throw await faultOf(response, describe(request));
-    return { size: Number(headerOf(response, "content-length") ?? Number.NaN) };
+    if (response.status === 404) {
+      // Believed without a body: a blob that is taken for absent is sent once more, and nothing is lost.
+      await this.#options.assertRegistry({ signal });
+      return undefined;
+    }
+    if (response.status !== 200) throw await readFault(response, describe(request));
+    return { size: Number(getHeader(response, "content-length") ?? Number.NaN) };
   }
 
   /** Streams a blob or a part of it; a whole blob is checked against its digest by the end of the loop. */
@@ -194,15 +228,11 @@ export class Repository {
       await this.#cancelUpload(response, signal);
       return false;
     }
-    const fault = await faultOf(response, describe(request));
+    const fault = await readFault(response, describe(request));
     // Not allowed to read there, or no mounting here: the blob has to be sent.
     if (["unauthorized", "forbidden", "notFound", "methodNotAllowed", "badRequest"].includes(fault.code))
       return false;
     throw fault;
-  }
-
-  async deleteBlob(digest: string, { signal }: Abortable): Promise<boolean> {
-    return this.#delete({ ...this.#blobRequest("GET", digest), method: "DELETE" }, signal);
   }
 
   /** All tags, page by page. A repository that does not exist has none. */
@@ -213,43 +243,13 @@ export class Repository {
       scopes: [this.#scope("pull")],
       repeatable: true,
     };
-    return listPages({ ...this.#options, request, read: tagPage }, options);
-  }
-
-  /** Manifests that name the given one as their subject. */
-  async referrers(query: ReferrerQuery, { signal }: Abortable): Promise<Referrer[]> {
-    const { algorithm, hex } = readDigest(query.digest);
-    const request: WireRequest = {
-      method: "GET",
-      url: this.#url(`referrers/${query.digest}`),
-      scopes: [this.#scope("pull")],
-      repeatable: true,
-    };
-    const fallback = async (): Promise<Uint8Array | undefined> => {
-      try {
-        return (await this.getManifest(`${algorithm}-${hex.slice(0, 64)}`, { signal })).bytes;
-      } catch (error) {
-        if (isFault(error, "notFound")) return undefined;
-        throw error;
-      }
-    };
-    return readReferrers({ ...this.#options, request, query, fallback }, { signal });
-  }
-
-  async #delete(request: WireRequest, signal: AbortSignal): Promise<boolean> {
-    const response = await this.#send(request, signal);
-    if (response.status === 404) {
-      await response.body.dump();
-      return this.#surelyAbsent(signal).then(() => false);
-    }
-    if (![200, 202, 204].includes(response.status)) throw await faultOf(response, describe(request));
-    await response.body.dump();
-    return true;
+    const assertAbsent = (response: WireResponse) => this.#assertAbsent(response, request, options.signal);
+    return listPages({ ...this.#options, request, read: tagPage, assertAbsent }, options);
   }
 
   async #cancelUpload(response: WireResponse, signal: AbortSignal): Promise<void> {
     await response.body.dump();
-    const url = URL.parse(headerOf(response, "location") ?? "", response.url);
+    const url = URL.parse(getHeader(response, "location") ?? "", response.url);
     if (!url) return;
     const request: WireRequest = {
       method: "DELETE",
@@ -261,10 +261,26 @@ export class Repository {
     await answer.body.dump(); // a registry without cancelling drops the session in time
   }
 
-  /** A 404 is believed only from something that is a registry, not from a proxy or a wrong path. */
-  async #surelyAbsent(signal: AbortSignal): Promise<undefined> {
-    await this.#options.assertRegistry({ signal });
-    return undefined;
+  /**
+   * What a 404 of a manifest or tag list proves. `notFound` needs an error body as the specification has it, from an
+   * address at which a registry answers now; a proxy, an ingress or a wrong path answers 404 too, and that is
+   * `unavailable`.
+   */
+  async #absence(response: WireResponse, request: WireRequest, signal: AbortSignal): Promise<Fault> {
+    const { fault, ociCodes } = await readError(response, describe(request));
+    if (!ociCodes.some((code) => absenceCodes.test(code)))
+      return new Fault(
+        "unavailable",
+        `${fault.message} without an OCI error body, so nothing is known about the content; is there a proxy in front of the registry?`,
+        { cause: fault },
+      );
+    await this.#options.assertRegistry({ signal, now: true });
+    return fault;
+  }
+
+  async #assertAbsent(response: WireResponse, request: WireRequest, signal: AbortSignal): Promise<void> {
+    const fault = await this.#absence(response, request, signal);
+    if (fault.code !== "notFound") throw fault;
   }
 
   #send(request: WireRequest, signal: AbortSignal): Promise<WireResponse> {

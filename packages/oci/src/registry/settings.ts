@@ -1,4 +1,4 @@
-/** How every program that talks to a registry is told its credentials: one table, so that they cannot drift apart. */
+/** Settings of the credentials of every program that talks to a registry: one table, so that they stay the same. */
 import { optionType } from "@cocoon/core";
 
 export const credentialOptions = {

@@ -6,13 +6,14 @@
  * to the caller, who can look before trying again.
  */
 import { Backoff, Fault, isFault, sleep, systemCode, toFault, type Abortable } from "@cocoon/core";
+import type { LookupFunction } from "node:net";
 import { Readable } from "node:stream";
-import { getCACertificates } from "node:tls";
+import { createSecureContext, getCACertificates, type SecureContext } from "node:tls";
 import { Agent } from "undici";
 import type { RegistryAddress } from "./address.ts";
 import { Authorizer } from "./authorizer.ts";
 import type { CredentialSource } from "./credentials.ts";
-import { headerOf, retryAfter, type RequestBody, type WireRequest, type WireResponse } from "./wire.ts";
+import { getHeader, retryAfter, type RequestBody, type WireRequest, type WireResponse } from "./wire.ts";
 
 export interface TransportOptions {
   readonly address: RegistryAddress;
@@ -23,8 +24,18 @@ export interface TransportOptions {
   readonly retry?: RetryOptions;
   /** Time until the first byte of an answer to a request without a body. */
   readonly answerTimeoutMs?: number;
-  /** Time in which nothing arrives after which a connection counts as dead. */
+  /** A connection on which nothing arrives for this long is dead. */
   readonly idleTimeoutMs?: number;
+  /** Absent: everything may be connected to. */
+  readonly guard?: ConnectionGuard;
+}
+
+/** Decides what may be connected to: asked for every request, after each redirect, and for what a name resolves to. */
+export interface ConnectionGuard {
+  /** Throws for a host that is refused by its name or literal address. */
+  readonly assertAllowed: (url: URL) => void;
+  /** Fails for names that resolve to refused addresses. */
+  readonly lookup: LookupFunction;
 }
 
 export interface RetryOptions {
@@ -36,9 +47,11 @@ export interface RetryOptions {
 
 const defaults = {
   connections: 32,
-  connectTimeoutMs: 10_000,
-  idleTimeoutMs: 60_000,
-  answerTimeoutMs: 60_000,
+  connectTimeoutMs: 5_000,
+  // A registry that did not answer for a while must not delay a wake for long after it is back: a request on a dead
+  // connection ends soon, and its retry gets a new connection.
+  idleTimeoutMs: 15_000,
+  answerTimeoutMs: 15_000,
   /** A registry that moves gigabytes to an object store before it answers takes its time. */
   commitTimeoutMs: 10 * 60_000,
   attempts: 5,
@@ -64,6 +77,7 @@ export class Transport implements AsyncDisposable {
   readonly #agent: Agent;
   readonly #origin: string;
   readonly #answerTimeoutMs: number;
+  readonly #guard: ConnectionGuard | undefined;
   readonly #authorizer: Authorizer;
   /** How often and how fast to try again; transfers that go on where they broke follow it too. */
   readonly retry: Required<RetryOptions>;
@@ -73,6 +87,7 @@ export class Transport implements AsyncDisposable {
     this.retry = { attempts, baseMs, maxMs };
     this.#origin = options.address.origin;
     this.#answerTimeoutMs = options.answerTimeoutMs ?? defaults.answerTimeoutMs;
+    this.#guard = options.guard;
     this.#agent = new Agent({
       connections: options.connections ?? defaults.connections,
       pipelining: 1,
@@ -81,7 +96,9 @@ export class Transport implements AsyncDisposable {
       connect: {
         timeout: defaults.connectTimeoutMs,
         minVersion: "TLSv1.2",
-        ...(options.ca === undefined ? {} : { ca: trusted(options.ca) }),
+        ...(options.guard ? { lookup: options.guard.lookup } : {}),
+        // Made once: parsing all authorities for each connection took more CPU time than the requests on it.
+        ...(options.ca === undefined ? {} : { secureContext: trusting(options.ca) }),
       },
     });
     this.#authorizer = new Authorizer({
@@ -146,7 +163,7 @@ export class Transport implements AsyncDisposable {
       const response = await this.#once(current, signal);
       if (!redirectStatuses.has(response.status) || !["GET", "HEAD"].includes(request.method))
         return response;
-      const target = URL.parse(headerOf(response, "location") ?? "", current.url);
+      const target = URL.parse(getHeader(response, "location") ?? "", current.url);
       await response.body.dump();
       if (!target || hops >= defaults.redirects)
         throw new Fault("unavailable", `${describe(request)}: too many or unreadable redirects`);
@@ -160,14 +177,17 @@ export class Transport implements AsyncDisposable {
   }
 
   async #once(request: WireRequest, signal: AbortSignal): Promise<WireResponse> {
+    this.#guard?.assertAllowed(request.url);
     const { origin, pathname, search } = request.url;
     const response = await this.#agent.request({
       origin,
       path: `${pathname}${search}`,
       method: request.method,
-      headers: { "user-agent": "cocoon", ...request.headers, ...lengthOf(request.body) },
-      body: streamOf(request.body),
+      headers: { "user-agent": "cocoon", ...request.headers, ...buildLengthHeader(request.body) },
+      body: toStream(request.body),
       headersTimeout: request.body ? defaults.commitTimeoutMs : this.#answerTimeoutMs,
+      // By default undici closes the connection after a HEAD: each lookup of a tag would pay for a TLS handshake.
+      reset: false,
       signal,
     });
     return {
@@ -179,8 +199,8 @@ export class Transport implements AsyncDisposable {
   }
 }
 
-function trusted(ca: string): string[] {
-  return [...getCACertificates("default"), ca];
+function trusting(ca: string): SecureContext {
+  return createSecureContext({ minVersion: "TLSv1.2", ca: [...getCACertificates("default"), ca] });
 }
 
 function withAuthorization(request: WireRequest, header: string | undefined): WireRequest {
@@ -188,12 +208,12 @@ function withAuthorization(request: WireRequest, header: string | undefined): Wi
   return { ...request, headers: header === undefined ? others : { ...others, authorization: header } };
 }
 
-function lengthOf(body: RequestBody | undefined): Record<string, string> {
+function buildLengthHeader(body: RequestBody | undefined): Record<string, string> {
   if (body === undefined) return {};
   return { "content-length": String(body instanceof Uint8Array ? body.length : body.size) };
 }
 
-function streamOf(body: RequestBody | undefined): Uint8Array | Readable | null {
+function toStream(body: RequestBody | undefined): Uint8Array | Readable | null {
   if (body === undefined) return null;
   return body instanceof Uint8Array ? body : Readable.from(body.open(), { objectMode: false });
 }

@@ -15,7 +15,7 @@ export interface WireRequest {
   /** Token scopes that the operation needs, such as `repository:name:pull`. */
   readonly scopes: readonly string[];
   /**
-   * Whether the same request may be sent twice when nobody knows if the first one arrived. A request that is not
+   * Whether the same request may be sent twice when it is unknown whether the first one arrived. A request that is not
    * repeatable is sent again only when it surely did nothing.
    */
   readonly repeatable: boolean;
@@ -29,7 +29,7 @@ export interface WireResponse {
   readonly body: AsyncIterable<Uint8Array> & { dump(): Promise<void>; destroy(): unknown };
 }
 
-export function headerOf(response: Pick<WireResponse, "headers">, name: string): string | undefined {
+export function getHeader(response: Pick<WireResponse, "headers">, name: string): string | undefined {
   const value = response.headers[name];
   return Array.isArray(value) ? value.join(", ") : value;
 }
@@ -75,26 +75,41 @@ const codes: Readonly<Record<number, FaultCode>> = {
 };
 
 /** Turns an answer that is not the hoped-for one into a Fault; reads its body. */
-export async function faultOf(response: WireResponse, what: string): Promise<Fault> {
-  const code = codes[response.status] ?? (response.status >= 500 ? "unavailable" : "internal");
-  const said = await tryReadError(response);
-  const retryAfterMs = retryAfter(response);
-  const message = `${what}: registry answered ${response.status}${said && `: ${said}`}`;
-  return new Fault(code, message, retryAfterMs === undefined ? {} : { retryAfterMs });
+export async function readFault(response: WireResponse, what: string): Promise<Fault> {
+  return (await readError(response, what)).fault;
 }
 
-async function tryReadError(response: WireResponse): Promise<string> {
+/** The Fault, and the codes of the specification that the body carries; none when it is not such a body. */
+export async function readError(
+  response: WireResponse,
+  what: string,
+): Promise<{ readonly fault: Fault; readonly ociCodes: readonly string[] }> {
+  const code = codes[response.status] ?? (response.status >= 500 ? "unavailable" : "internal");
+  const { text, ociCodes } = await tryReadError(response);
+  const retryAfterMs = retryAfter(response);
+  const message = `${what}: registry answered ${response.status}${text && `: ${text}`}`;
+  const fault = new Fault(code, message, retryAfterMs === undefined ? {} : { retryAfterMs });
+  return { fault, ociCodes };
+}
+
+async function tryReadError(
+  response: WireResponse,
+): Promise<{ readonly text: string; readonly ociCodes: readonly string[] }> {
   let text: string;
   try {
     text = (await readBody(response, errorBodyBytes)).toString("utf8");
   } catch {
-    return ""; // the status alone has to do
+    return { text: "", ociCodes: [] }; // the status alone has to do
   }
   const parsed = errorBody.safeParse(tryParse(text));
+  const errors = parsed.success ? parsed.data.errors : [];
   const readable = parsed.success
-    ? parsed.data.errors.map((each) => [each.code, each.message].filter(Boolean).join(" ")).join("; ")
+    ? errors.map((each) => [each.code, each.message].filter(Boolean).join(" ")).join("; ")
     : text;
-  return readable.slice(0, quotedBytes).replaceAll(/\s+/g, " ").trim();
+  return {
+    text: readable.slice(0, quotedBytes).replaceAll(/\s+/g, " ").trim(),
+    ociCodes: errors.map((each) => each.code),
+  };
 }
 
 function tryParse(text: string): unknown {
@@ -110,7 +125,7 @@ export function retryAfter(
   response: Pick<WireResponse, "headers">,
   now: number = Date.now(),
 ): number | undefined {
-  const text = headerOf(response, "retry-after");
+  const text = getHeader(response, "retry-after");
   if (text === undefined) return undefined;
   const ms = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now;
   return Number.isFinite(ms) ? Math.max(0, ms) : undefined;

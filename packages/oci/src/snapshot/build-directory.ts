@@ -1,6 +1,6 @@
 /**
- * Builds a directory beside its place and moves it there when it is complete: whoever finds the directory finds all
- * of it. What is left of a build that died is recognised by its name and removed by the next one.
+ * Builds a directory beside its place and moves it there when it is complete: a directory that exists is
+ * complete. What is left of a build that died is recognised by its name and removed by the next one.
  */
 import { randomUUID } from "node:crypto";
 import { mkdir, open, readdir, rename, rm, type FileHandle } from "node:fs/promises";
@@ -38,7 +38,7 @@ export async function startDirectory(target: string): Promise<DirectoryBuild> {
   const make = async (name: string, mode: number): Promise<FileHandle> => {
     const handle = await open(join(path, name), "wx+", 0o600);
     handles.push(handle);
-    await handle.chmod(mode);
+    await handle.chmod(mode & 0o777); // nothing in a snapshot is ever run as another user
     return handle;
   };
   const close = async (): Promise<void> => {
@@ -75,7 +75,9 @@ async function moveInto(path: string, target: string): Promise<void> {
     await rename(path, target);
   } catch (error) {
     if (["ENOTEMPTY", "EEXIST"].includes(systemCode(error) ?? ""))
-      throw new Fault("alreadyExists", `${target} was made by somebody else meanwhile`, { cause: error });
+      throw new Fault("alreadyExists", `${target} was created by another process meanwhile`, {
+        cause: error,
+      });
     throw error;
   }
 }

@@ -10,7 +10,7 @@ import {
   type Descriptor,
 } from "@cocoon/contract";
 import { Fault, type Abortable } from "@cocoon/core";
-import { contentOf } from "../registry/blob-content.ts";
+import { toBlobContent } from "../registry/blob-content.ts";
 import type { Repository } from "../registry/repository.ts";
 import { Meter, type OnProgress } from "./progress.ts";
 import { parseJson } from "../parse-json.ts";
@@ -49,7 +49,7 @@ export async function pushCloudImage(
   const sending = new Meter("sending", file.size, options.onProgress);
   const layers: Descriptor[] = [];
   let reused = 0;
-  for (const part of partsOf(file, options)) {
+  for (const part of listParts(file, options)) {
     const range = [{ offset: part.offset, length: part.length }];
     const { digest } = await tools.pool.run({ kind: "digest", fd: file.fd, ranges: range }, { signal });
     const content = { digest, size: part.length, open: (at: number) => readSegments(file.fd, range, at) };
@@ -58,7 +58,7 @@ export async function pushCloudImage(
     const annotations = { [manifestAnnotation.title]: part.title };
     layers.push({ mediaType: part.mediaType, digest, size: part.length, annotations });
   }
-  await repository.putBlob(contentOf(Buffer.from("{}")), { signal });
+  await repository.putBlob(toBlobContent(Buffer.from("{}")), { signal });
   const created = (options.now ?? new Date()).toISOString().replace(/\.\d+Z$/, "Z");
   const manifest = {
     schemaVersion: 2 as const,
@@ -84,7 +84,7 @@ interface Part {
 }
 
 /** Numbers of equal width, so that the order of bytes is the order of parts. */
-function partsOf(file: OpenFile, { format, partBytes = file.size }: PushCloudImageOptions): Part[] {
+function listParts(file: OpenFile, { format, partBytes = file.size }: PushCloudImageOptions): Part[] {
   const type = format === "qcow2" ? mediaType.diskQcow2 : mediaType.diskRaw;
   const count = Math.ceil(file.size / partBytes);
   if (count < 2) return [{ offset: 0, length: file.size, title: file.name, mediaType: type }];
@@ -97,13 +97,13 @@ function partsOf(file: OpenFile, { format, partBytes = file.size }: PushCloudIma
   }));
 }
 
-export interface OpenCloudImageOptions extends Abortable {
+interface OpenCloudImageOptions extends Abortable {
   readonly repository: Repository;
   readonly reference: string;
   readonly onProgress?: OnProgress;
 }
 
-export interface OpenedCloudImage {
+interface OpenedCloudImage {
   readonly digest: string;
   readonly size: number;
   /** The disk. Each part is checked by the time it ends; a reader that got an error has nothing. */

@@ -7,14 +7,14 @@ import { isFault } from "@cocoon/core";
 import { count, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 import { openRegistry } from "../registry/registry.ts";
 import type { Repository } from "../registry/repository.ts";
-import { assertMachine, contentOfMachine, makeMachine, runMachine } from "../testing/machine.ts";
-import { startMemoryRegistry, type MemoryRegistry } from "../testing/memory-registry.ts";
+import { assertMachine, readMachine, makeMachine, runMachine } from "../testing/machine.ts";
+import { startFakeRegistry, type FakeRegistry } from "../testing/fake-registry.ts";
 import { snapshotFormats, type SnapshotFormat } from "./push-snapshot.ts";
 import { openSnapshotClient, type SnapshotClient } from "./snapshot-client.ts";
 
 interface World extends AsyncDisposable {
   readonly path: string;
-  readonly server: MemoryRegistry;
+  readonly server: FakeRegistry;
   readonly repository: Repository;
   /** Has no store. */
   readonly client: SnapshotClient;
@@ -26,7 +26,7 @@ interface World extends AsyncDisposable {
 async function openWorld(format: SnapshotFormat, signal: AbortSignal): Promise<World> {
   const stack = new AsyncDisposableStack();
   const { path } = stack.use(await temporaryDirectory());
-  const server = stack.use(await startMemoryRegistry());
+  const server = stack.use(await startFakeRegistry());
   const registry = stack.use(
     openRegistry({ address: server.url, retry: { attempts: 2, baseMs: 1, maxMs: 2 } }),
   );
@@ -41,7 +41,7 @@ async function openWorld(format: SnapshotFormat, signal: AbortSignal): Promise<W
   const options = { repository, tag: "hibernate", format, signal } as const;
   await first.push({ ...options, source: await makeMachine(vm, random, 2 << 20) });
   await first.push({ ...options, source: await runMachine(vm, random) });
-  const content = await contentOfMachine(vm);
+  const content = await readMachine(vm);
   return {
     path,
     server,
@@ -71,12 +71,12 @@ describe("in the registry", () => {
       assert.ok(stored && manifest);
       const needed = new Set(manifest.bytes.toString().match(/sha256:[0-9a-f]{64}/g));
       let number = 0;
-      const refused = async (what: string, reference: string): Promise<void> => {
+      const refused = async (what: string, reference: string, code?: "damaged"): Promise<void> => {
         number += 1;
         const directory = join(world.path, `back-${number}`);
         await assert.rejects(
           client.pull({ repository, reference, directory, signal }),
-          (error) => isFault(error),
+          (error) => isFault(error) && error.code === (code ?? error.code),
           what,
         );
         assert.ok(!(await readdir(world.path)).some((name) => name.includes("back-")), "nothing is left");
@@ -92,7 +92,7 @@ describe("in the registry", () => {
         stored.blobs.set(blob, bytes.subarray(0, -1));
         if (bytes.length > 0) await refused(`${blob} cut short`, "hibernate");
         stored.blobs.delete(blob);
-        await refused(`${blob} gone`, "hibernate");
+        await refused(`${blob} gone`, "hibernate", "damaged");
         stored.blobs.set(blob, bytes);
       }
       for (let time = 0; time < count({ small: 20, full: 500 }); time += 1) {

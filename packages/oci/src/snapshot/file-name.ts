@@ -6,12 +6,12 @@ const longest = 255;
 export const envelopeName = "snapshot.json";
 
 export function assertFileName(name: string): void {
-  const trouble = troubleWith(name);
-  if (trouble)
-    throw new Fault("invalid", `snapshot file name ${JSON.stringify(name.slice(0, 300))} ${trouble}`);
+  const problem = findProblem(name);
+  if (problem)
+    throw new Fault("invalid", `snapshot file name ${JSON.stringify(name.slice(0, 300))} ${problem}`);
 }
 
-function troubleWith(name: string): string | undefined {
+function findProblem(name: string): string | undefined {
   if (name === "" || name === "." || name === "..") return "names no file";
   // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
   if (/[/\\\u0000-\u001f\u007f]/.test(name)) return "holds a separator or a control character";

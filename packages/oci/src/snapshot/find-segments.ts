@@ -1,4 +1,4 @@
-/** Finds out where a file has data when nobody says so, and keeps the map small enough for every reader. */
+/** Finds where a file has data when the source does not list it, and keeps the map small enough for every reader. */
 import type { Abortable } from "@cocoon/core";
 import type { WorkerPool } from "../chunks/worker-pool.ts";
 import { mapOrdered } from "../work/parallel.ts";
@@ -18,11 +18,11 @@ export async function findSegments(
   const scan = (region: Extent): Promise<{ readonly ranges: readonly Extent[] }> =>
     pool.run({ kind: "scan", fd: file.fd, ...region }, { signal });
   const found: Extent[] = [];
-  for await (const { ranges } of mapOrdered(regionsOf(file.data), pool.width, scan)) found.push(...ranges);
+  for await (const { ranges } of mapOrdered(splitRegions(file.data), pool.width, scan)) found.push(...ranges);
   return shortened(found, file.size);
 }
 
-function* regionsOf(extents: readonly Extent[]): Generator<Extent> {
+function* splitRegions(extents: readonly Extent[]): Generator<Extent> {
   for (const { offset, length } of extents)
     for (let at = 0; at < length; at += regionBytes)
       yield { offset: offset + at, length: Math.min(regionBytes, length - at) };

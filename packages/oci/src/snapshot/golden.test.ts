@@ -6,10 +6,10 @@ import { describe, it } from "node:test";
 import { zstdCompressSync } from "node:zlib";
 import { isFault } from "@cocoon/core";
 import { temporaryDirectory } from "@cocoon/testkit";
-import { contentOf } from "../registry/blob-content.ts";
+import { toBlobContent } from "../registry/blob-content.ts";
 import { openRegistry } from "../registry/registry.ts";
 import type { Repository } from "../registry/repository.ts";
-import { startMemoryRegistry } from "../testing/memory-registry.ts";
+import { startFakeRegistry } from "../testing/fake-registry.ts";
 import { openCloudImage } from "./cloud-image.ts";
 import { openSnapshotClient, type SnapshotClient } from "./snapshot-client.ts";
 
@@ -34,7 +34,7 @@ async function put(
   artifact: Artifact,
 ): Promise<string> {
   const describe = async (mediaType: string, bytes: Uint8Array) => {
-    const content = contentOf(bytes);
+    const content = toBlobContent(bytes);
     await repository.putBlob(content, { signal });
     return { mediaType, digest: content.digest, size: content.size };
   };
@@ -76,7 +76,7 @@ interface World extends AsyncDisposable {
 async function openWorld(): Promise<World> {
   const stack = new AsyncDisposableStack();
   const { path } = stack.use(await temporaryDirectory());
-  const server = stack.use(await startMemoryRegistry());
+  const server = stack.use(await startFakeRegistry());
   const registry = stack.use(openRegistry({ address: server.url }));
   const client = stack.use(await openSnapshotClient({ threads: 1 }));
   return {
@@ -143,7 +143,7 @@ describe("snapshots of other writers", () => {
         size: body.length,
         sparseMap,
         sparseSize: 200_000,
-        chunks: cuts.map((each) => contentOf(each).digest),
+        chunks: cuts.map((each) => toBlobContent(each).digest),
       },
       "state.json": { size: 5000 },
     };
@@ -270,7 +270,7 @@ describe("what we write", () => {
     };
     const blob = (type: string, content: Uint8Array) => ({
       mediaType: type,
-      digest: contentOf(content).digest,
+      digest: toBlobContent(content).digest,
       size: content.length,
     });
     const expected = {

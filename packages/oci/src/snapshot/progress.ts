@@ -1,4 +1,4 @@
-/** How far a push or pull is. Called often; whoever shows it decides how often to draw. */
+/** How far a push or pull is. Called often; the caller limits how often it is shown. */
 export interface Progress {
   /** `reading`: the local files; `sending`, `fetching`: over the network; `writing`: the local files. */
   readonly phase: "reading" | "sending" | "fetching" | "writing";

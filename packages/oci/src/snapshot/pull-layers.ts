@@ -4,25 +4,21 @@ import { promisify } from "node:util";
 import { createZstdDecompress, zstdDecompress } from "node:zlib";
 import type { Descriptor, SnapshotPart } from "@cocoon/contract";
 import { Fault, isFault, systemCode, type Abortable } from "@cocoon/core";
-import type { ChunkStore } from "../chunks/chunk-store.ts";
 import type { Repository } from "../registry/repository.ts";
-import type { MemoryBudget } from "../work/memory-budget.ts";
 import { mapOrdered } from "../work/parallel.ts";
 import type { Meter } from "./progress.ts";
 import { SegmentWriter } from "./segments.ts";
 import { readSparseMap, type Extent } from "./sparse-map.ts";
+import type { Tools } from "./tools.ts";
 
-export interface PullLayersOptions extends Abortable {
+interface PullLayersOptions extends Tools, Abortable {
   readonly repository: Repository;
-  readonly budget: MemoryBudget;
-  readonly store?: ChunkStore;
-  readonly transfers: number;
   readonly fetching: Meter;
   readonly writing: Meter;
 }
 
 /** What the file of a part looks like when it is complete. */
-export interface PartShape {
+interface PartShape {
   readonly size: number;
   readonly mode: number;
   readonly segments: readonly Extent[];
@@ -30,7 +26,7 @@ export interface PartShape {
 
 const defaultMode = 0o640;
 
-export function shapeOf(part: SnapshotPart): PartShape {
+export function getPartShape(part: SnapshotPart): PartShape {
   const stored = part.layers.reduce((sum, each) => sum + each.size, 0);
   const body = part.sizeBytes ?? stored;
   const { sparseMap, sparseSize, mode = defaultMode } = part.file;

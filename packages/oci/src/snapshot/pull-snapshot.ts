@@ -16,8 +16,8 @@ import type { Repository } from "../registry/repository.ts";
 import { forEachParallel } from "../work/parallel.ts";
 import { startDirectory, type DirectoryBuild } from "./build-directory.ts";
 import { Meter, type OnProgress } from "./progress.ts";
-import { pullPart, shapeOf } from "./pull-layers.ts";
-import { readSnapshot, type FoundSnapshot } from "./read-snapshot.ts";
+import { pullPart, getPartShape } from "./pull-layers.ts";
+import { asDamage, readSnapshot, type FoundSnapshot } from "./read-snapshot.ts";
 import { dataBytes } from "./sparse-map.ts";
 import type { Tools } from "./tools.ts";
 
@@ -54,9 +54,11 @@ export async function pullSnapshot(options: PullSnapshotOptions, tools: Tools): 
   const found = await readSnapshot(repository, reference, { signal });
   await using build = await startDirectory(options.directory);
   const packed = found.config.schemaVersion === "packed-v1";
-  const counts = packed
-    ? await pullPacked(found, build, { ...tools, ...options })
-    : await pullParts(found, build, { ...tools, ...options });
+  const job = { ...tools, ...options };
+  const counts = await asDamage(
+    packed ? pullPacked(found, build, job) : pullParts(found, build, job),
+    `${repository.name}@${found.digest}: a part of the snapshot is missing`,
+  );
   const envelope = envelopeFromConfig(found.config, options.name ?? repository.name);
   await build.addEnvelope(formatSnapshotEnvelope(envelope));
   await build.finish();
@@ -73,7 +75,7 @@ type Job = Tools & PullSnapshotOptions;
 async function pullParts(found: FoundSnapshot, build: DirectoryBuild, job: Job): Promise<Counts> {
   const parts = assembleSnapshot(found.manifest, found.config).map((part) => ({
     part,
-    shape: shapeOf(part),
+    shape: getPartShape(part),
   }));
   const storedBytes = found.manifest.layers.reduce((sum, each) => sum + each.size, 0);
   const fetching = new Meter("fetching", storedBytes, job.onProgress);
@@ -117,7 +119,10 @@ async function pullPacked(found: FoundSnapshot, build: DirectoryBuild, job: Job)
 }
 
 /** The index, checked against the manifest and the config: three witnesses, one story. */
-async function readPackedIndex(found: FoundSnapshot, job: Job): Promise<SnapshotIndex> {
+export async function readPackedIndex(
+  found: FoundSnapshot,
+  job: Pick<Job, "repository" | "store" | "signal">,
+): Promise<SnapshotIndex> {
   const { index: layer, packs } = assemblePackedSnapshot(found.manifest, found.config);
   if (layer.size > indexLimitBytes) throw new Fault("tooLarge", `a snapshot index of ${layer.size} bytes`);
   const local = await job.store?.tryReadBlob(layer.digest);

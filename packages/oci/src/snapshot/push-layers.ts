@@ -14,37 +14,30 @@ import {
   type SnapshotFile,
 } from "@cocoon/contract";
 import { Fault, type Abortable } from "@cocoon/core";
-import type { ChunkStore, Hold } from "../chunks/chunk-store.ts";
-import type { WorkerPool } from "../chunks/worker-pool.ts";
-import { contentOf } from "../registry/blob-content.ts";
+import { toBlobContent } from "../registry/blob-content.ts";
 import type { Repository } from "../registry/repository.ts";
-import type { MemoryBudget } from "../work/memory-budget.ts";
 import { mapOrdered } from "../work/parallel.ts";
 import { findSegments } from "./find-segments.ts";
 import { Meter, type OnProgress } from "./progress.ts";
 import { readSegments } from "./segments.ts";
 import type { OpenFile } from "./source.ts";
 import { dataBytes, within, writeSparseMap } from "./sparse-map.ts";
+import type { Tools } from "./tools.ts";
 
-export interface PushLayersOptions extends Abortable {
+interface PushLayersOptions extends Tools, Abortable {
   readonly repository: Repository;
   readonly files: readonly OpenFile[];
-  readonly pool: WorkerPool;
-  readonly budget: MemoryBudget;
-  readonly store?: ChunkStore;
-  readonly hold?: Hold;
-  readonly transfers: number;
   readonly onProgress?: OnProgress;
 }
 
-export interface EncodedLayers extends PushLayersOptions {
+interface EncodedLayers extends PushLayersOptions {
   /** zstd level; 0 = do not compress. */
   readonly level: number;
   /** Cut size; 0 = do not cut; undefined = the smallest that keeps the manifest small. */
   readonly chunkBytes?: number;
 }
 
-export interface PushedLayers {
+interface PushedLayers {
   readonly layers: readonly Descriptor[];
   readonly files: Readonly<Record<string, SnapshotFile>>;
   /** Whether some layer is compressed or cut. */
@@ -164,7 +157,7 @@ interface Cut {
 
 async function pushEncoded(file: OpenFile, options: Encoding, job: LayerJob): Promise<FileLayers> {
   const { pool, budget, store, signal, level } = options;
-  const cuts = cutsOf(file, options.chunkBytes);
+  const cuts = planCuts(file, options.chunkBytes);
   const compress = level > 0 && file.size >= smallFileBytes;
   const type = `${snapshotLayerType(file.name)}${compress ? zstdSuffix : ""}`;
   const empty = new Map<number, Promise<Omit<Descriptor, "mediaType">>>();
@@ -173,7 +166,7 @@ async function pushEncoded(file: OpenFile, options: Encoding, job: LayerJob): Pr
     using _room = await budget.acquire(cut.length * 2, { signal });
     const task = { kind: "frame", fd: file.fd, ...cut, level: compress ? level : 0 } as const;
     const { bytes, digest } = await pool.run(task, { signal });
-    await job.put(contentOf(bytes, digest));
+    await job.put(toBlobContent(bytes, digest));
     options.hold?.add([digest]);
     await store?.addBlob(digest, bytes);
     return { digest, size: bytes.length };
@@ -188,14 +181,17 @@ async function pushEncoded(file: OpenFile, options: Encoding, job: LayerJob): Pr
   const layers: Descriptor[] = [];
   for await (const { digest, size } of mapOrdered(cuts, width, pushOnce)) {
     job.read(cuts[layers.length]?.length ?? 0);
-    const annotations = { [manifestAnnotation.title]: file.name, ...placeOf(layers.length, cuts.length) };
+    const annotations = {
+      [manifestAnnotation.title]: file.name,
+      ...buildPlaceAnnotations(layers.length, cuts.length),
+    };
     layers.push({ mediaType: type, digest: String(digest), size: Number(size), annotations });
   }
   const chunks = layers.length > 1 ? { chunks: layers.map((each) => each.digest) } : {};
   return { layers, facts: { mode: file.mode, size: file.size, ...chunks } };
 }
 
-function cutsOf(file: OpenFile, chunkBytes: number): Cut[] {
+function planCuts(file: OpenFile, chunkBytes: number): Cut[] {
   const length = chunkBytes > 0 ? chunkBytes : file.size;
   const count = Math.ceil(file.size / length);
   if (count > maxChunksPerFile)
@@ -209,7 +205,7 @@ function cutsOf(file: OpenFile, chunkBytes: number): Cut[] {
   }));
 }
 
-function placeOf(index: number, count: number): Record<string, string> {
+function buildPlaceAnnotations(index: number, count: number): Record<string, string> {
   if (count < 2) return {};
   return { [manifestAnnotation.chunkIndex]: String(index), [manifestAnnotation.chunkCount]: String(count) };
 }

@@ -11,7 +11,7 @@ import {
   type SnapshotFile,
 } from "@cocoon/contract";
 import { Fault, type Abortable } from "@cocoon/core";
-import { digestOf } from "../digest.ts";
+import { computeDigest } from "../digest.ts";
 import { writeIndex } from "../packed/index-codec.ts";
 import { loadBases, type BaseReference } from "../packed/load-base.ts";
 import { pushPacks } from "../packed/push-packs.ts";
@@ -43,7 +43,7 @@ export interface PushSnapshotOptions extends Abortable {
   readonly format?: SnapshotFormat;
   /**
    * Packed only: snapshots that this one may share content with: the one the machine was restored or cloned from.
-   * What the tag names now is always considered. Their content becomes readable for whoever may read this snapshot.
+   * What the tag names now is always considered. Readers of this snapshot can then read their content.
    */
   readonly base?: readonly BaseReference[];
   readonly level?: number;
@@ -141,7 +141,7 @@ async function pushAsLayers(
   );
   return {
     ...pushed,
-    // What was neither compressed nor cut stays readable for everybody.
+    // A snapshot that was neither compressed nor cut stays readable for clients of version 1.
     format: pushed.encoded ? "v2" : "v1",
     schemaVersion: pushed.encoded ? "v2" : "v1",
     artifactType: snapshotArtifactType(pushed.encoded),
@@ -164,7 +164,7 @@ async function pushPacked(source: OpenSource, options: PushSnapshotOptions, tool
   });
   const bytes = writeIndex(index);
   const stored = await storeSmallBlob({ bytes, mediaType: mediaType.snapshotIndex }, options);
-  await tools.store?.addBlob(digestOf(bytes), bytes);
+  await tools.store?.addBlob(computeDigest(bytes), bytes);
   return {
     format: "packed",
     schemaVersion: "packed-v1",

@@ -1,6 +1,6 @@
 /** Finds a snapshot in a repository and reads what it says about itself. */
 import {
-  artifactKindOf,
+  classifyManifest,
   maxSnapshotConfigBytes,
   mediaType,
   readSnapshotConfig,
@@ -9,7 +9,7 @@ import {
   type Manifest,
   type SnapshotConfig,
 } from "@cocoon/contract";
-import { Fault, type Abortable } from "@cocoon/core";
+import { Fault, isFault, type Abortable } from "@cocoon/core";
 import * as z from "zod";
 import { parseJson } from "../parse-json.ts";
 import type { Repository, StoredManifest } from "../registry/repository.ts";
@@ -20,21 +20,27 @@ export interface FoundSnapshot {
   readonly config: SnapshotConfig;
 }
 
-/** `notFound` when there is nothing, `invalid` when it is something else or malformed. */
+/**
+ * `notFound` when there is no manifest, `damaged` when the manifest is there and what it refers to is not, `invalid` when it
+ * is something else or malformed.
+ */
 export async function readSnapshot(
   repository: Repository,
   reference: string,
   options: Abortable,
 ): Promise<FoundSnapshot> {
   const stored = await resolveManifest(repository, reference, options);
-  const kind = kindOf(stored.bytes);
+  const kind = readArtifactKind(stored.bytes);
   if (kind !== "snapshot")
     throw new Fault("invalid", `${repository.name}:${reference} is not a snapshot but of kind ${kind}`);
   const manifest = readSnapshotManifest(parseJson(stored.bytes, "manifest"));
   const { digest, size } = manifest.config;
   if (size > maxSnapshotConfigBytes)
     throw new Fault("tooLarge", `${repository.name}: a snapshot config of ${size} bytes`);
-  const bytes = await repository.readBlob({ digest, size }, options);
+  const bytes = await asDamage(
+    repository.readBlob({ digest, size }, options),
+    `${repository.name}@${stored.digest}: the snapshot's config ${digest} is missing`,
+  );
   return { digest: stored.digest, manifest, config: readSnapshotConfig(parseJson(bytes, "snapshot config")) };
 }
 
@@ -45,9 +51,9 @@ const headSchema = z.looseObject({
 });
 
 /** What a stored manifest describes; `unknown` when it cannot be read. */
-export function kindOf(bytes: Uint8Array): ArtifactKind {
+export function readArtifactKind(bytes: Uint8Array): ArtifactKind {
   const parsed = headSchema.safeParse(parseJson(bytes, "manifest"));
-  return parsed.success ? artifactKindOf(parsed.data) : "unknown";
+  return parsed.success ? classifyManifest(parsed.data) : "unknown";
 }
 
 const indexSchema = z.looseObject({
@@ -84,5 +90,18 @@ export async function resolveManifest(
   const child = fitting ?? known[0];
   if (!child)
     throw new Fault("invalid", `${repository.name}:${reference} is an index without a usable entry`);
-  return repository.getManifest(child.digest, options);
+  return asDamage(
+    repository.getManifest(child.digest, options),
+    `${repository.name}:${reference}: the index refers to ${child.digest}, which is missing`,
+  );
+}
+
+/** What a manifest refers to and the registry does not have: not absence of the snapshot, but damage to it. */
+export async function asDamage<T>(reading: Promise<T>, message: string): Promise<T> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (isFault(error, "notFound")) throw new Fault("damaged", message, { cause: error });
+    throw error;
+  }
 }

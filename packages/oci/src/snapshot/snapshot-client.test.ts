@@ -6,18 +6,12 @@ import { isFault } from "@cocoon/core";
 import { count, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 import { openRegistry } from "../registry/registry.ts";
 import type { Repository } from "../registry/repository.ts";
+import { assertMachine, readMachine, makeMachine, runMachine, testEnvelope } from "../testing/machine.ts";
 import {
-  assertMachine,
-  contentOfMachine,
-  makeMachine,
-  runMachine,
-  testEnvelope,
-} from "../testing/machine.ts";
-import {
-  startMemoryRegistry,
-  type MemoryRegistry,
+  startFakeRegistry,
+  type FakeRegistry,
   type MemoryRegistryOptions,
-} from "../testing/memory-registry.ts";
+} from "../testing/fake-registry.ts";
 import type { Progress } from "./progress.ts";
 import { snapshotFormats } from "./push-snapshot.ts";
 import { openSnapshotClient, type SnapshotClient } from "./snapshot-client.ts";
@@ -25,7 +19,7 @@ import { anchorSnapshot, deleteByDigest, retag } from "./stored-snapshots.ts";
 
 interface World extends AsyncDisposable {
   readonly path: string;
-  readonly server: MemoryRegistry;
+  readonly server: FakeRegistry;
   repository(name: string): Repository;
   /** Another node with an empty store. */
   node(limitBytes?: number): Promise<SnapshotClient>;
@@ -34,7 +28,7 @@ interface World extends AsyncDisposable {
 async function openWorld(options: MemoryRegistryOptions = {}): Promise<World> {
   const stack = new AsyncDisposableStack();
   const { path } = stack.use(await temporaryDirectory());
-  const server = stack.use(await startMemoryRegistry(options));
+  const server = stack.use(await startFakeRegistry(options));
   const registry = stack.use(openRegistry({ address: server.url, retry: { baseMs: 1, maxMs: 5 } }));
   let nodes = 0;
   return {
@@ -74,7 +68,7 @@ describe("snapshots", () => {
           signal,
           onProgress,
         });
-        await assertMachine(directory, await contentOfMachine(join(world.path, "vm")));
+        await assertMachine(directory, await readMachine(join(world.path, "vm")));
         assert.deepEqual(pulled.envelope, {
           ...testEnvelope,
           config: { ...testEnvelope.config, name: "mine" },
@@ -176,7 +170,7 @@ describe("snapshots", () => {
     world.server.collectGarbage();
     const back = join(world.path, "back");
     await (await world.node()).pull({ repository: clone, reference: "hibernate", directory: back, signal });
-    await assertMachine(back, await contentOfMachine(directory));
+    await assertMachine(back, await readMachine(directory));
   });
 
   it("without mounting, the packs come from this node's own copy", async ({ signal }) => {
@@ -254,7 +248,7 @@ describe("snapshots", () => {
         base,
         signal,
       });
-      kept.set(digest, { repository, content: await contentOfMachine(vm) });
+      kept.set(digest, { repository, content: await readMachine(vm) });
       if (random() < 0.4) {
         const [victim, entry] = [...kept][Math.floor(random() * kept.size)] ?? [];
         if (victim && entry) await deleteByDigest(entry.repository, victim, { signal });
@@ -289,7 +283,7 @@ describe("pushing", () => {
       const [client, repository] = [await world.node(), world.repository("vm")];
       const source = await makeMachine(join(world.path, "vm"), random, 2 << 20);
       const before = await client.push({ source, repository, tag: "hibernate", format, signal });
-      const content = await contentOfMachine(join(world.path, "vm"));
+      const content = await readMachine(join(world.path, "vm"));
       const changed = await runMachine(join(world.path, "vm"), random);
       for (let failing = 0; ; failing += 1 + Math.floor(random() * count({ small: 5, full: 1 }))) {
         let writes = 0;
@@ -332,7 +326,7 @@ describe("pushing", () => {
       if (isFault(outcome)) continue;
       const directory = join(world.path, `back-${format}`);
       await client.pull({ repository, reference: "t", directory, signal });
-      await assertMachine(directory, await contentOfMachine(join(world.path, "vm")));
+      await assertMachine(directory, await readMachine(join(world.path, "vm")));
     }
   });
 

@@ -1,5 +1,5 @@
 /**
- * Snapshots in registries, for everybody who keeps machines: push, pull, look, move tags, delete. One client per
+ * Snapshots in registries: push, pull, read, move tags, delete. One client per
  * process is enough; its worker threads and its memory budget are shared by all transfers.
  */
 import { mkdtemp, rm } from "node:fs/promises";
@@ -15,7 +15,7 @@ import { pullSnapshot, type PullReport, type PullSnapshotOptions } from "./pull-
 import { pushSnapshot, type PushReport, type PushSnapshotOptions } from "./push-snapshot.ts";
 import type { Tools } from "./tools.ts";
 
-export interface SnapshotClientOptions {
+interface SnapshotClientOptions {
   /** The chunk store of this node; without one every pull fetches everything. */
   readonly store?: ChunkStoreOptions;
   /** Worker threads; default one per core. */
@@ -50,7 +50,7 @@ export class SnapshotClient implements AsyncDisposable {
   }
 
   /**
-   * Pushes a snapshot and returns its digest once the registry was asked for it and gave that digest back. May be
+   * Pushes a snapshot and returns its digest after reading it back from the registry. May be
    * repeated: what arrived the first time is not sent again. The tag moves last.
    */
   push(options: PushSnapshotOptions): Promise<PushReport> {

@@ -16,7 +16,7 @@ export interface SourceFile {
 }
 
 /** Every regular file of a directory, in the order of their names; the envelope of an archive is none of them. */
-export async function filesOf(directory: string): Promise<SourceFile[]> {
+export async function listSourceFiles(directory: string): Promise<SourceFile[]> {
   const entries = await readdir(directory, { withFileTypes: true });
   return entries
     .filter((each) => each.isFile() && each.name !== envelopeName)
@@ -58,7 +58,7 @@ export async function openSource(files: readonly SourceFile[]): Promise<OpenSour
       assertFileName(file.name);
       const handle = await open(file.path, "r");
       handles.push(handle);
-      stamps.push(await stampOf(handle));
+      stamps.push(await readFileStamp(handle));
       const found = await handle.stat();
       if (!found.isFile()) throw new Fault("invalid", `${file.path} is not a regular file`);
       const whole = found.size === 0 ? [] : [{ offset: 0, length: found.size }];
@@ -68,7 +68,7 @@ export async function openSource(files: readonly SourceFile[]): Promise<OpenSour
     }
     const assertUnchanged = async (): Promise<void> => {
       for (const [index, handle] of handles.entries())
-        if ((await stampOf(handle)) !== stamps[index])
+        if ((await readFileStamp(handle)) !== stamps[index])
           throw new Fault("conflict", `${opened[index]?.name} was written to while it was read`);
     };
     return { files: opened, assertUnchanged, [Symbol.asyncDispose]: close };
@@ -79,7 +79,7 @@ export async function openSource(files: readonly SourceFile[]): Promise<OpenSour
 }
 
 /** Changes with every write. Links and permissions may change meanwhile: the content does not. */
-async function stampOf(handle: FileHandle): Promise<string> {
+async function readFileStamp(handle: FileHandle): Promise<string> {
   const { size, mtimeNs } = await handle.stat({ bigint: true });
   return `${size} ${mtimeNs}`;
 }

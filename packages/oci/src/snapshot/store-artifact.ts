@@ -1,12 +1,12 @@
 /**
  * The last steps of every push. The manifest is stored under its digest first: from then on no garbage collection
  * takes what it lists. Only then is looked whether all of it is there, and only then does the tag move. So a tag
- * never names something incomplete, and a push that dies leaves at most content that nobody refers to.
+ * never names something incomplete, and a push that dies leaves at most content that no manifest refers to.
  */
 import { mediaType, type Descriptor, type Manifest } from "@cocoon/contract";
 import { Fault, type Abortable } from "@cocoon/core";
-import { digestOf } from "../digest.ts";
-import { contentOf } from "../registry/blob-content.ts";
+import { computeDigest } from "../digest.ts";
+import { toBlobContent } from "../registry/blob-content.ts";
 import type { Repository } from "../registry/repository.ts";
 import { forEachParallel } from "../work/parallel.ts";
 
@@ -15,13 +15,13 @@ function manifestBytes(manifest: Manifest): Buffer {
   return Buffer.from(JSON.stringify(manifest, null, 2));
 }
 
-export interface StoreOptions extends Abortable {
+interface StoreOptions extends Abortable {
   readonly repository: Repository;
   readonly tag: string;
   readonly transfers: number;
 }
 
-export interface StoredArtifact {
+interface StoredArtifact {
   readonly digest: string;
   readonly bytes: Buffer;
   /** The manifest goes over the wire twice, under its digest and under its tag. */
@@ -31,7 +31,7 @@ export interface StoredArtifact {
 export async function storeArtifact(manifest: Manifest, options: StoreOptions): Promise<StoredArtifact> {
   const { repository, tag, signal } = options;
   const bytes = manifestBytes(manifest);
-  const digest = digestOf(bytes);
+  const digest = computeDigest(bytes);
   const body = { bytes, mediaType: manifest.mediaType ?? mediaType.ociManifest };
   await repository.putManifest(digest, body, { signal });
   await assertComplete(manifest, options);
@@ -40,7 +40,7 @@ export async function storeArtifact(manifest: Manifest, options: StoreOptions): 
   if (stored?.digest !== digest)
     throw new Fault(
       "conflict",
-      `${repository.name}:${tag} is ${stored?.digest ?? "gone"} right after ${digest} was stored: somebody else moved it`,
+      `${repository.name}:${tag} is ${stored?.digest ?? "gone"} right after ${digest} was stored: another client moved it`,
     );
   return { digest, bytes, sentBytes: bytes.length * 2 };
 }
@@ -64,7 +64,7 @@ export async function storeSmallBlob(
   blob: { readonly bytes: Uint8Array; readonly mediaType: string },
   { repository, signal }: Pick<StoreOptions, "repository" | "signal">,
 ): Promise<{ readonly descriptor: Descriptor; readonly sentBytes: number }> {
-  const content = contentOf(blob.bytes);
+  const content = toBlobContent(blob.bytes);
   let sentBytes = 0;
   const onSent = (bytes: number): void => void (sentBytes += bytes);
   await repository.putBlob(content, { signal, onSent });

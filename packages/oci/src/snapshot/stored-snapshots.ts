@@ -1,12 +1,19 @@
 /** What is done to snapshots that are in a registry: another tag, deletion, keeping only the content. */
-import { emptyConfig, isTag, manifestAnnotation, manifestSchema, mediaType } from "@cocoon/contract";
+import {
+  emptyConfig,
+  isTag,
+  manifestAnnotation,
+  manifestSchema,
+  mediaType,
+  type Descriptor,
+} from "@cocoon/contract";
 import { Fault, type Abortable } from "@cocoon/core";
 import { readDigest } from "../digest.ts";
-import { contentOf } from "../registry/blob-content.ts";
+import { toBlobContent } from "../registry/blob-content.ts";
 import type { Repository } from "../registry/repository.ts";
 import { parseJson } from "../parse-json.ts";
 
-export interface RetagOptions extends Abortable {
+interface RetagOptions extends Abortable {
   readonly repository: Repository;
   /** Digest (safest) or tag of what gets the new tag. */
   readonly from: string;
@@ -30,7 +37,7 @@ export async function deleteByDigest(
   return repository.deleteManifest(digest, { signal });
 }
 
-export interface AnchorOptions extends Abortable {
+interface AnchorOptions extends Abortable {
   readonly repository: Repository;
   readonly digest: string;
   /** The tag of the anchor. */
@@ -45,17 +52,38 @@ export interface AnchorOptions extends Abortable {
 export async function anchorSnapshot(options: AnchorOptions): Promise<string | undefined> {
   const { repository, digest, tag, signal } = options;
   const { bytes } = await repository.getManifest(digest, { signal });
-  const manifest = manifestSchema.parse(parseJson(bytes, "manifest"));
-  if (manifest.artifactType !== mediaType.snapshotPacked) return undefined;
+  const { data: manifest } = manifestSchema.safeParse(parseJson(bytes, "manifest"));
+  if (manifest?.artifactType !== mediaType.snapshotPacked) return undefined;
+  const { layers, annotations } = manifest;
+  return putAnchor({
+    repository,
+    tag,
+    layers,
+    created: annotations?.[manifestAnnotation.created] ?? "",
+    signal,
+  });
+}
+
+/** Makes a tag name an artifact without content: for registries that cannot remove a single tag. May be repeated. */
+export async function putEmptyAnchor(options: Omit<AnchorOptions, "digest">): Promise<string> {
+  return putAnchor({ ...options, layers: [], created: "" });
+}
+
+interface AnchorContent extends Omit<AnchorOptions, "digest"> {
+  readonly layers: readonly Descriptor[];
+  readonly created: string;
+}
+
+async function putAnchor({ repository, tag, layers, created, signal }: AnchorContent): Promise<string> {
   const anchor = {
     schemaVersion: 2,
     mediaType: mediaType.ociManifest,
     artifactType: mediaType.snapshotAnchor,
     config: emptyConfig,
-    layers: manifest.layers,
-    annotations: { [manifestAnnotation.created]: manifest.annotations?.[manifestAnnotation.created] ?? "" },
+    layers,
+    annotations: { [manifestAnnotation.created]: created },
   };
-  await repository.putBlob(contentOf(Buffer.from("{}")), { signal });
+  await repository.putBlob(toBlobContent(Buffer.from("{}")), { signal });
   const body = { bytes: Buffer.from(JSON.stringify(anchor, null, 2)), mediaType: mediaType.ociManifest };
   return repository.putManifest(tag, body, { signal });
 }

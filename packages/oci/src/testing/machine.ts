@@ -2,7 +2,7 @@
 import { mkdir, open, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import assert from "node:assert/strict";
-import { filesOf } from "../snapshot/source.ts";
+import { listSourceFiles } from "../snapshot/source.ts";
 import type { SnapshotSource } from "../snapshot/push-snapshot.ts";
 
 export const testEnvelope = {
@@ -32,7 +32,7 @@ export async function makeMachine(
   await writeFile(join(directory, "overlay.qcow2"), noise(random, 1_500_001));
   await writeFile(join(directory, "config.json"), '{"machine":"pc"}', { mode: 0o600 });
   await writeFile(join(directory, "empty"), "");
-  return { envelope: testEnvelope, files: await filesOf(directory) };
+  return { envelope: testEnvelope, files: await listSourceFiles(directory) };
 }
 
 /** What a while of running does: pages change here and there, some appear, some vanish. */
@@ -48,7 +48,7 @@ export async function runMachine(directory: string, random: () => number): Promi
   const end = (await disk.stat()).size;
   if (random() < 0.5) await disk.write(noise(random, 50_000), 0, 50_000, end);
   await disk.write(noise(random, 3000), 0, 3000, Math.floor(random() * (end - 3000)));
-  return { envelope: testEnvelope, files: await filesOf(directory) };
+  return { envelope: testEnvelope, files: await listSourceFiles(directory) };
 }
 
 function content(random: () => number, length: number): Buffer {
@@ -62,8 +62,8 @@ function noise(random: () => number, length: number): Buffer {
 }
 
 /** The content of every file by name. */
-export async function contentOfMachine(directory: string): Promise<Map<string, Buffer>> {
-  const files = await filesOf(directory);
+export async function readMachine(directory: string): Promise<Map<string, Buffer>> {
+  const files = await listSourceFiles(directory);
   return new Map(
     await Promise.all(
       files.map(async ({ name, path }): Promise<[string, Buffer]> => [name, await readFile(path)]),
@@ -72,7 +72,7 @@ export async function contentOfMachine(directory: string): Promise<Map<string, B
 }
 
 export async function assertMachine(directory: string, expected: ReadonlyMap<string, Buffer>): Promise<void> {
-  const found = await contentOfMachine(directory);
+  const found = await readMachine(directory);
   assert.deepEqual([...found.keys()], [...expected.keys()]);
   for (const [name, bytes] of expected) assert.ok(found.get(name)?.equals(bytes), `${name} differs`);
 }

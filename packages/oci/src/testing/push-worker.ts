@@ -2,7 +2,7 @@
 import { fixedCredential } from "../registry/credentials.ts";
 import { openRegistry } from "../registry/registry.ts";
 import { openSnapshotClient } from "../snapshot/snapshot-client.ts";
-import { filesOf } from "../snapshot/source.ts";
+import { listSourceFiles } from "../snapshot/source.ts";
 import { testEnvelope } from "./machine.ts";
 
 const [directory = "", address = "", store = ""] = process.argv.slice(2);
@@ -14,7 +14,7 @@ await using client = await openSnapshotClient({
   store: { directory: store, limitBytes: 1 << 30 },
 });
 const signal = new AbortController().signal;
-const source = { envelope: testEnvelope, files: await filesOf(directory) };
+const source = { envelope: testEnvelope, files: await listSourceFiles(directory) };
 process.send?.("begun");
 await client.push({
   source,

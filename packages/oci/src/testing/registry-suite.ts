@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { describe, it } from "node:test";
 import { isFault } from "@cocoon/core";
-import { contentOf } from "../registry/blob-content.ts";
+import { toBlobContent } from "../registry/blob-content.ts";
 import type { CredentialSource } from "../registry/credentials.ts";
 import { openRegistry } from "../registry/registry.ts";
 import type { Repository } from "../registry/repository.ts";
-import { digestOf } from "../digest.ts";
+import { computeDigest } from "../digest.ts";
 import { startCuttingProxy } from "./cutting-proxy.ts";
 
 export interface SuiteRegistry extends AsyncDisposable {
@@ -33,7 +33,7 @@ export function registrySuite(name: string, open: () => Promise<SuiteRegistry>):
     it("stores a blob once and gives it back, whole and in parts", async ({ signal }) => {
       await withRepositories(async (repository) => {
         const bytes = randomBytes(300_000);
-        const content = contentOf(bytes);
+        const content = toBlobContent(bytes);
         assert.equal(await repository.headBlob(content.digest, { signal }), undefined);
         assert.equal(await repository.putBlob(content, { signal }), "sent");
         assert.equal(await repository.putBlob(content, { signal }), "existed");
@@ -47,8 +47,8 @@ export function registrySuite(name: string, open: () => Promise<SuiteRegistry>):
     it("streams a large blob into an upload session", async ({ signal }) => {
       await withRepositories(async (repository) => {
         const bytes = randomBytes(20 * 1024 * 1024);
-        assert.equal(await repository.putBlob(contentOf(bytes), { signal }), "sent");
-        assert.ok(bytes.equals(await repository.readBlob(contentOf(bytes), { signal })));
+        assert.equal(await repository.putBlob(toBlobContent(bytes), { signal }), "sent");
+        assert.ok(bytes.equals(await repository.readBlob(toBlobContent(bytes), { signal })));
       });
     });
 
@@ -63,11 +63,11 @@ export function registrySuite(name: string, open: () => Promise<SuiteRegistry>):
         const repository = registry.repository(`suite/${direction}-${randomBytes(6).toString("hex")}`);
         if (direction === "down") {
           await using direct = openRegistry(server);
-          await direct.repository(repository.name).putBlob(contentOf(bytes), { signal });
+          await direct.repository(repository.name).putBlob(toBlobContent(bytes), { signal });
         }
         let sent = 0;
-        await repository.putBlob(contentOf(bytes), { signal, onSent: (count) => (sent += count) });
-        assert.ok(bytes.equals(await repository.readBlob(contentOf(bytes), { signal })));
+        await repository.putBlob(toBlobContent(bytes), { signal, onSent: (count) => (sent += count) });
+        assert.ok(bytes.equals(await repository.readBlob(toBlobContent(bytes), { signal })));
         assert.equal(proxy.cuts, 2);
         assert.ok(sent < bytes.length * 2.5, `${sent} bytes sent`);
       }
@@ -118,7 +118,7 @@ export function registrySuite(name: string, open: () => Promise<SuiteRegistry>):
 
     it("mounts a blob from another repository without sending it", async ({ signal }) => {
       await withRepositories(async (repository, other) => {
-        const content = contentOf(randomBytes(50_000));
+        const content = toBlobContent(randomBytes(50_000));
         await repository.putBlob(content, { signal });
         let sent = 0;
         const options = { signal, mountFrom: [repository.name], onSent: (bytes: number) => (sent += bytes) };
@@ -135,7 +135,7 @@ async function putManifest(
   salt: string,
   { tag, signal }: { tag: string; signal: AbortSignal },
 ): Promise<{ digest: string; bytes: Buffer }> {
-  const config = contentOf(Buffer.from(JSON.stringify({ salt })));
+  const config = toBlobContent(Buffer.from(JSON.stringify({ salt })));
   await repository.putBlob(config, { signal });
   const descriptor = {
     mediaType: "application/vnd.oci.empty.v1+json",
@@ -146,7 +146,7 @@ async function putManifest(
   const bytes = Buffer.from(JSON.stringify(manifest, null, 2));
   assert.equal(
     await repository.putManifest(tag, { bytes, mediaType: manifestType }, { signal }),
-    digestOf(bytes),
+    computeDigest(bytes),
   );
-  return { digest: digestOf(bytes), bytes };
+  return { digest: computeDigest(bytes), bytes };
 }

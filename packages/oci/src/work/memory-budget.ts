@@ -1,4 +1,4 @@
-/** A number of bytes that transfers share: whoever wants to hold a buffer waits until there is room for it. */
+/** A number of bytes that transfers share: a transfer waits until its buffer fits. */
 import { Fault, type Abortable } from "@cocoon/core";
 
 interface Waiter {
@@ -9,7 +9,6 @@ interface Waiter {
 export class MemoryBudget {
   readonly limitBytes: number;
   #used = 0;
-  #peak = 0;
   readonly #waiting: Waiter[] = [];
 
   constructor(limitBytes: number) {
@@ -20,11 +19,6 @@ export class MemoryBudget {
 
   get usedBytes(): number {
     return this.#used;
-  }
-
-  /** The most that was ever held at once. */
-  get peakBytes(): number {
-    return this.#peak;
   }
 
   /**
@@ -50,7 +44,6 @@ export class MemoryBudget {
 
   #take(bytes: number): void {
     this.#used += bytes;
-    this.#peak = Math.max(this.#peak, this.#used);
   }
 
   #turn(bytes: number, signal: AbortSignal): Promise<void> {

@@ -1,13 +1,13 @@
 /** Does what a plan says, one write each, in order. Everything may be repeated. */
-import { finalizer, type CocoonSet } from "@cocoon/contract";
-import { isFault, messageOf, type Abortable, type Logger } from "@cocoon/core";
-import { keyOf, type Pod } from "@cocoon/kube";
+import { finalizer, readCocoonHibernation, type CocoonHibernation, type CocoonSet } from "@cocoon/contract";
+import { Fault, ignoreFault, type Abortable, type Logger } from "@cocoon/core";
+import { getKey, type Pod } from "@cocoon/kube";
 import { addFinalizer, annotationChanges, referenceTo, removeFinalizer } from "@cocoon/kube/controller";
-import { cocoonSets } from "../kinds.ts";
-import type { Machine } from "../machine.ts";
-import { overlayClient } from "../overlay-client.ts";
+import { readHibernationRequest } from "../hibernation-request.ts";
+import { cocoonHibernations, cocoonSets } from "../kinds.ts";
+import { applyToRegistry } from "./apply-registry.ts";
 import type { Action, Counted, Texts } from "./draft.ts";
-import { keyOfSet } from "./members.ts";
+import { getSetKey } from "./members.ts";
 import type { SetParts } from "./parts.ts";
 import { buildPod } from "./pod-template.ts";
 
@@ -19,10 +19,16 @@ export interface ApplyContext extends Abortable {
   readonly persistStatus: () => Promise<void>;
 }
 
-const createsAtOnce = 8;
+interface Running extends ApplyContext {
+  /** Versions of pods after our own changes in this plan, by name: those may still be deleted by version. */
+  readonly versions: Map<string, string>;
+}
+
+const podsAtOnce = 8;
 
 /** Whether anything was changed that is worth another look. */
-export async function applyActions(context: ApplyContext, actions: readonly Action[]): Promise<boolean> {
+export async function applyActions(outer: ApplyContext, actions: readonly Action[]): Promise<boolean> {
+  const context = { ...outer, versions: new Map<string, string>() };
   let changed = false;
   for (let index = 0; index < actions.length;) {
     const batch = batchAt(actions, index);
@@ -33,14 +39,18 @@ export async function applyActions(context: ApplyContext, actions: readonly Acti
   return changed;
 }
 
-/** Pods are created several at a time; everything else keeps its order. */
+const batched: ReadonlySet<Action["kind"]> = new Set(["createPod", "deletePod"]);
+
+/** Pods are created, and deleted, several at a time; everything else keeps its order. */
 function batchAt(actions: readonly Action[], index: number): readonly Action[] {
-  const rest = actions.slice(index, index + createsAtOnce);
-  const end = rest.findIndex((action) => action.kind !== "createPod");
-  return end === 0 ? rest.slice(0, 1) : rest.slice(0, end < 0 ? rest.length : end);
+  const rest = actions.slice(index, index + podsAtOnce);
+  const [first] = rest;
+  if (!first || !batched.has(first.kind)) return rest.slice(0, 1);
+  const end = rest.findIndex(({ kind }) => kind !== first.kind);
+  return end < 0 ? rest : rest.slice(0, end);
 }
 
-async function applyAction(context: ApplyContext, action: Action): Promise<boolean> {
+async function applyAction(context: Running, action: Action): Promise<boolean> {
   const { parts, signal, set } = context;
   switch (action.kind) {
     case "addFinalizer":
@@ -60,11 +70,11 @@ async function applyAction(context: ApplyContext, action: Action): Promise<boole
     case "changePod":
       return changePod(context, action);
     case "createPod":
-      return createPod(context, buildPod(set, action.member, action.wishes));
+      return createPod(context, buildPod(set, action.member, action.options));
     case "deletePod":
-      return deletePod(context, action.machine, action.why);
-    case "tell":
-      parts.events.record(referenceTo(cocoonSets, set), action.happening);
+      return deletePod(context, action);
+    case "emitEvent":
+      parts.events.record(referenceTo(cocoonSets, set), action.event);
       return false;
     case "count":
       count(context, action.what);
@@ -75,129 +85,83 @@ async function applyAction(context: ApplyContext, action: Action): Promise<boole
   }
 }
 
-type RegistryAction = Extract<
-  Action,
-  { kind: "dropSleeping" | "releaseSleeping" | "settleSnapshots" | "expireSnapshots" }
->;
-
-async function applyToRegistry(context: ApplyContext, action: RegistryAction): Promise<void> {
-  const { snapshots, now } = context.parts;
-  const { signal, log } = context;
-  if (action.kind === "dropSleeping") {
-    await snapshots.drop(action.vmName, action.digest, { signal });
-    log.info({ vm: action.vmName, digest: action.digest }, "copy of a woken machine dropped");
-  } else if (action.kind === "releaseSleeping") {
-    const digest = await snapshots.release(action.vmName, now(), { signal });
-    log.info({ vm: action.vmName, digest }, "copy of a released machine renamed");
-  } else if (action.kind === "expireSnapshots") await expireSnapshots(context, action);
-  else await settleSnapshots(context, action);
-}
-
-async function expireSnapshots(
-  { parts, set, signal, log }: ApplyContext,
-  { vmNames, afterMs, keep }: Extract<Action, { kind: "expireSnapshots" }>,
-): Promise<void> {
-  try {
-    for (const vmName of vmNames) {
-      const tags = await parts.snapshots.expire({ vmName, afterMs, keep, now: parts.now() }, { signal });
-      if (tags.length > 0) log.info({ vm: vmName, tags }, "snapshots expired");
-    }
-  } catch (error) {
-    if (signal.aborted) throw error;
-    // Old snapshots can wait for the next time; the machines cannot.
-    log.warn({ error: messageOf(error) }, "snapshots could not be looked through");
-  }
-  parts.expiredAt.set(set.metadata.uid ?? "", parts.now().getTime());
-}
-
-/** A registry that stays away does not hold a deletion up for ever; what is left then is told. */
-const settleBudgetMs = 10 * 60_000;
-
-async function settleSnapshots(
-  { parts, set, signal, log }: ApplyContext,
-  action: Extract<Action, { kind: "settleSnapshots" }>,
-): Promise<void> {
-  for (const vmName of action.vmNames) {
-    try {
-      await parts.snapshots.settle(
-        { vmName, keep: action.keep.includes(vmName), purge: action.purge },
-        { signal },
-      );
-    } catch (error) {
-      const deletedAt = Date.parse(set.metadata.deletionTimestamp ?? "");
-      if (signal.aborted || parts.now().getTime() < deletedAt + settleBudgetMs) throw error;
-      log.error({ vm: vmName, error: messageOf(error) }, "snapshots left behind");
-      parts.events.record(referenceTo(cocoonSets, set), {
-        type: "Warning",
-        reason: "SnapshotsLeftBehind",
-        message: `snapshots of ${vmName} could not be settled: ${messageOf(error)}`,
-      });
-    }
-  }
-}
-
-/** Patches go through the overlay, so that the next look sees them. */
 function finalizerTarget({ parts, set }: ApplyContext) {
-  const client = overlayClient(parts.client, parts.sets);
-  return { client, type: cocoonSets, object: set, finalizer: finalizer.cocoonSet };
+  const { client, sets: writes } = parts;
+  return { client, writes, type: cocoonSets, object: set, finalizer: finalizer.cocoonSet };
 }
 
 async function annotateSet({ parts, set, signal }: ApplyContext, wanted: Texts): Promise<boolean> {
-  const current = parts.sets.get(keyOf(set)) ?? set;
+  const current = parts.sets.get(getKey(set)) ?? set;
   const annotations = annotationChanges(current, wanted);
   if (!annotations) return false;
   const body = { metadata: { uid: set.metadata.uid, annotations } };
-  await parts.sets.patch({ key: keyOf(set), patch: { type: "merge", body } }, { signal });
+  await parts.sets.patch({ key: getKey(set), patch: { type: "merge", body } }, { signal });
   return true;
 }
 
 async function changePod(
-  { parts, signal, log }: ApplyContext,
-  { machine, annotations, labels }: Extract<Action, { kind: "changePod" }>,
+  { parts, signal, log, versions }: Running,
+  { machine, annotations, labels, ifUnchanged, requestedBy }: Extract<Action, { kind: "changePod" }>,
 ): Promise<boolean> {
-  const key = keyOf(machine.pod);
+  const key = getKey(machine.pod);
+  if (requestedBy) await assertRequested(parts, requestedBy, { signal });
   const current = parts.pods.get(key) ?? machine.pod;
   const changes = annotationChanges(current, annotations);
   if (!changes && !labels) return false;
-  const { uid } = machine.pod.metadata;
+  const { uid, resourceVersion } = machine.pod.metadata;
   const body = {
     metadata: { uid, ...(changes ? { annotations: changes } : {}), ...(labels ? { labels } : {}) },
   };
-  try {
-    await parts.pods.patch({ key, patch: { type: "merge", body } }, { signal });
-  } catch (error) {
-    if (!isFault(error, "notFound")) throw error;
-  }
+  // The version that the plan saw: a delete that follows must not rest on anything newer.
+  const sameVersion = { ...body.metadata, resourceVersion: versions.get(machine.podName) ?? resourceVersion };
+  const patch = { type: "merge", body: { metadata: ifUnchanged ? sameVersion : body.metadata } } as const;
+  const changed = await ignoreFault("notFound", parts.pods.patch({ key, patch }, { signal }));
+  if (ifUnchanged && changed) versions.set(machine.podName, changed.metadata.resourceVersion ?? "");
   log.debug({ pod: machine.podName, changes }, "pod changed");
   return true;
 }
 
+/**
+ * A machine stays hibernated after its CocoonHibernation is gone. So a request that only the cache knows, from before etcd
+ * was restored, must not hibernate it.
+ */
+async function assertRequested(
+  { client }: SetParts,
+  requestedBy: CocoonHibernation,
+  { signal }: Abortable,
+): Promise<void> {
+  const live = await ignoreFault("notFound", client.get(cocoonHibernations, getKey(requestedBy), { signal }));
+  const isSame = live?.metadata.uid === requestedBy.metadata.uid;
+  if (!isSame || readHibernationRequest(readCocoonHibernation(live)) !== "sleep")
+    throw new Fault(
+      "unavailable",
+      `the API server has no request to hibernate ${requestedBy.spec.podRef.name}; the cache is behind`,
+    );
+}
+
 async function createPod({ parts, signal, log }: ApplyContext, pod: Pod): Promise<boolean> {
-  try {
-    await parts.pods.ensure(pod, { signal });
-    log.info({ pod: pod.metadata.name }, "pod created");
-  } catch (error) {
-    // Somebody else's: the overlay shows it now, and the next look reports the conflict.
-    if (!isFault(error, "alreadyExists")) throw error;
-  }
+  // Undefined: another owner's. The overlay shows it now, and the next round reports the conflict.
+  const created = await ignoreFault("alreadyExists", parts.pods.ensure(pod, { signal }));
+  if (created) log.info({ pod: pod.metadata.name }, "pod created");
   return true;
 }
 
 async function deletePod(
-  { parts, signal, log }: ApplyContext,
-  machine: Machine,
-  why: string,
+  { parts, signal, log, versions }: Running,
+  { machine, why, ifUnchanged }: Extract<Action, { kind: "deletePod" }>,
 ): Promise<boolean> {
-  const current = parts.pods.get(keyOf(machine.pod));
-  if (!current || current.metadata.deletionTimestamp || current.metadata.uid !== machine.pod.metadata.uid)
-    return false;
-  await parts.pods.delete(current, { signal });
-  log.info({ pod: machine.podName, why }, "pod deleted");
+  const current = parts.pods.get(getKey(machine.pod));
+  const { uid, resourceVersion = "" } = machine.pod.metadata;
+  if (!current || current.metadata.deletionTimestamp || current.metadata.uid !== uid) return false;
+  const version = versions.get(machine.podName) ?? resourceVersion;
+  const preconditions = ifUnchanged ? { preconditions: { resourceVersion: version } } : {};
+  await parts.pods.delete(current, { signal, ...preconditions });
+  log.info({ pod: machine.podName, vm: machine.vm.vmName, why }, "pod deleted");
   return true;
 }
 
 function count({ parts, set }: ApplyContext, what: Counted): void {
-  const { namespace, set: cocoonset } = keyOfSet(set);
+  const { namespace, set: cocoonset } = getSetKey(set);
   const labels = { namespace, cocoonset };
   const { metrics } = parts;
   switch (what.metric) {
@@ -205,11 +169,11 @@ function count({ parts, set }: ApplyContext, what: Counted): void {
       return metrics.subAgentRebuild.inc(labels);
     case "deadLetter":
       return metrics.subAgentDeadLetter.inc(labels);
-    case "seatReleased":
-      return metrics.seatsReleased.inc(labels);
+    case "slotReleased":
+      return metrics.slotsReleased.inc(labels);
     case "wakeUnschedulable":
-      return metrics.seatWakeUnschedulable.inc(labels);
+      return metrics.slotWakeUnschedulable.inc(labels);
     case "wake":
-      return metrics.seatWakes.inc({ ...labels, placement: what.placement });
+      return metrics.slotWakes.inc({ ...labels, placement: what.placement });
   }
 }

@@ -1,13 +1,13 @@
 /** A plan while it is being made: steps, questions to the registry, and what the status will say. */
-import type { ConditionReport, SetPhase } from "@cocoon/contract";
-import type { Machine } from "../machine.ts";
+import type { CocoonHibernation, ConditionReport, SetPhase } from "@cocoon/contract";
+import type { Machine } from "../pod-machine.ts";
 import type { Member } from "./members.ts";
-import type { PodWishes } from "./pod-template.ts";
-import { rememberedMachines, type Remembered, type TagAnswer, type World } from "./world.ts";
+import type { PodOptions } from "./pod-template.ts";
+import { rememberedMachines, type Remembered, type TagAnswer, type ObservedSet } from "./observed-set.ts";
 
 export type Texts = Readonly<Record<string, string | null>>;
 
-export interface Happening {
+export interface Event {
   readonly type: "Normal" | "Warning";
   readonly reason: string;
   readonly message: string;
@@ -25,13 +25,23 @@ export type Action =
       readonly machine: Machine;
       readonly annotations: Texts;
       readonly labels?: Texts;
+      /** Only in exactly the version that the plan saw. */
+      readonly ifUnchanged?: boolean;
+      /** Only while the API server has this request: the change outlives it. */
+      readonly requestedBy?: CocoonHibernation;
     }
-  | { readonly kind: "createPod"; readonly member: Member; readonly wishes: PodWishes }
-  | { readonly kind: "deletePod"; readonly machine: Machine; readonly why: string }
-  /** Removes what a machine slept in, if the tag still names that digest. */
-  | { readonly kind: "dropSleeping"; readonly vmName: string; readonly digest: string }
-  /** Gives the sleeping copy of a machine that was given up another name. */
-  | { readonly kind: "releaseSleeping"; readonly vmName: string }
+  | { readonly kind: "createPod"; readonly member: Member; readonly options: PodOptions }
+  | {
+      readonly kind: "deletePod";
+      readonly machine: Machine;
+      readonly why: string;
+      /** The reason is the state of the pod: it is deleted only in exactly that version. */
+      readonly ifUnchanged: boolean;
+    }
+  /** Removes the snapshot that this running machine was restored from, if the tag still names that digest. */
+  | { readonly kind: "dropSnapshot"; readonly machine: Machine; readonly digest: string }
+  /** Renames tag `hibernate` of a machine to `released-<time>`; with a digest, only if the tag names it. */
+  | { readonly kind: "releaseSnapshot"; readonly vmName: string; readonly digest?: string }
   /** After the set's machines are gone: keep, rename or remove their snapshots. */
   | {
       readonly kind: "settleSnapshots";
@@ -46,14 +56,14 @@ export type Action =
       readonly afterMs: number;
       readonly keep: number;
     }
-  | { readonly kind: "tell"; readonly happening: Happening }
+  | { readonly kind: "emitEvent"; readonly event: Event }
   | { readonly kind: "count"; readonly what: Counted };
 
 export type Counted =
-  | { readonly metric: "rebuild" | "deadLetter" | "seatReleased" | "wakeUnschedulable" }
+  | { readonly metric: "rebuild" | "deadLetter" | "slotReleased" | "wakeUnschedulable" }
   | { readonly metric: "wake"; readonly placement: "hint-node" | "pool" };
 
-export interface Trouble {
+export interface Problem {
   readonly reason: string;
   readonly message: string;
 }
@@ -61,34 +71,34 @@ export interface Trouble {
 export interface SetPlan {
   readonly actions: readonly Action[];
   /** Machines whose tag has to be looked up before the plan can be complete. */
-  readonly asks: readonly string[];
+  readonly lookups: readonly string[];
   readonly phase: SetPhase;
   /** Digest of what each machine sleeps in, or slept in while the tag may still be there. */
   readonly digests: ReadonlyMap<string, string>;
-  /** Machines that this plan wakes: from now on nobody can say that they sleep. */
+  /** Machines that this plan wakes: from now on they may not be called hibernated. */
   readonly waking: ReadonlySet<string>;
   readonly conditions: readonly ConditionReport[];
-  readonly troubles: readonly Trouble[];
-  readonly lookAgainMs: number | undefined;
+  readonly problems: readonly Problem[];
+  readonly requeueAfterMs: number | undefined;
   /** Something could not be asked: try again with back-off. */
   readonly retry: boolean;
 }
 
 export class Draft {
-  readonly world: World;
+  readonly observed: ObservedSet;
   readonly remembered: ReadonlyMap<string, Remembered>;
   readonly actions: Action[] = [];
-  readonly troubles: Trouble[] = [];
+  readonly problems: Problem[] = [];
   readonly conditions: ConditionReport[] = [];
   readonly digests: Map<string, string>;
   readonly waking = new Set<string>();
-  readonly #asks = new Set<string>();
-  #lookAgainMs: number | undefined;
+  readonly #lookups = new Set<string>();
+  #requeueAfterMs: number | undefined;
   #retry = false;
 
-  constructor(world: World) {
-    this.world = world;
-    this.remembered = rememberedMachines(world.set);
+  constructor(observed: ObservedSet) {
+    this.observed = observed;
+    this.remembered = rememberedMachines(observed.set);
     this.digests = new Map(
       [...this.remembered.values()].flatMap(({ vmName, snapshotDigest }) =>
         snapshotDigest === "" ? [] : [[vmName, snapshotDigest] as const],
@@ -97,23 +107,23 @@ export class Draft {
   }
 
   get generation(): number {
-    return this.world.set.metadata.generation ?? 0;
+    return this.observed.set.metadata.generation ?? 0;
   }
 
   /** The registry's answer; undefined when it is not known (yet): then nothing may be concluded from it. */
   tag(vmName: string): Exclude<TagAnswer, { kind: "unknown" }> | undefined {
-    const answer = this.world.tags.get(vmName);
+    const answer = this.observed.tags.get(vmName);
     if (answer === undefined) {
-      this.#asks.add(vmName);
+      this.#lookups.add(vmName);
       return undefined;
     }
     if (answer.kind !== "unknown") return answer;
     this.#retry = true;
-    this.trouble("RegistryUnavailable", `cannot ask the registry about ${vmName}: ${answer.message}`);
+    this.problem("RegistryUnavailable", `cannot ask the registry about ${vmName}: ${answer.message}`);
     return undefined;
   }
 
-  /** The status says so, whatever the registry says now: whoever wakes it in any way has to take that back first. */
+  /** By the status, whatever the registry has now: the status must be corrected before it is woken in any way. */
   isKnownAsleep(vmName: string): boolean {
     return this.remembered.get(vmName)?.asleep ?? false;
   }
@@ -122,38 +132,46 @@ export class Draft {
     this.actions.push(...actions);
   }
 
+  /** Deletes a pod because of its state. */
+  deletePod(machine: Machine, why: string): void {
+    const remembered = this.remembered.get(machine.vm.vmName);
+    // Awake now, and the status does not say so yet: without pod and snapshot it would look lost.
+    if (machine.awake && (remembered?.asleep || remembered?.waking)) this.do({ kind: "persistStatus" });
+    this.do({ kind: "deletePod", machine, why, ifUnchanged: true });
+  }
+
   /**
-   * Notes that a machine is woken, before it is: once it is awake its copy goes, and whoever finds neither pod nor copy
-   * must know that the machine was awake when its end came.
+   * Notes that a machine is woken, before it is: once it is awake its snapshot is dropped, and a reconcile that finds neither pod
+   * nor snapshot must know that the machine was awake when its end came.
    */
   wakes(vmName: string): void {
     if (this.waking.size === 0) this.actions.unshift({ kind: "persistStatus" });
     this.waking.add(vmName);
   }
 
-  tell(type: Happening["type"], reason: string, message: string): void {
-    this.do({ kind: "tell", happening: { type, reason, message } });
+  emit(type: Event["type"], reason: string, message: string): void {
+    this.do({ kind: "emitEvent", event: { type, reason, message } });
   }
 
-  trouble(reason: string, message: string): void {
-    this.troubles.push({ reason, message });
+  problem(reason: string, message: string): void {
+    this.problems.push({ reason, message });
   }
 
-  lookAgain(ms: number): void {
-    this.#lookAgainMs = Math.max(0, Math.min(ms, this.#lookAgainMs ?? Infinity));
+  requeueAfter(ms: number): void {
+    this.#requeueAfterMs = Math.max(0, Math.min(ms, this.#requeueAfterMs ?? Infinity));
   }
 
   finish(phase: SetPhase): SetPlan {
-    const { actions, troubles, conditions, digests } = this;
+    const { actions, problems, conditions, digests } = this;
     return {
       actions,
-      troubles,
+      problems,
       conditions,
       digests,
       waking: this.waking,
       phase,
-      asks: [...this.#asks],
-      lookAgainMs: this.#lookAgainMs,
+      lookups: [...this.#lookups],
+      requeueAfterMs: this.#requeueAfterMs,
       retry: this.#retry,
     };
   }

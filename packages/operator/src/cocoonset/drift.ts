@@ -1,14 +1,21 @@
 /**
- * Whether a pod still is what the spec asks for. What can be changed on a living machine is re-annotated and never
+ * Whether a pod still is what the spec requests. What can be changed on a living machine is re-annotated and never
  * destroys it; the rest is covered by a hash that the pod carries, so that neither defaults of the API server nor
  * limit ranges look like a change. Pods without a hash (made by another operator) are compared field by field, and
  * only in what the spec says itself.
  */
 import { createHash } from "node:crypto";
-import { annotation, nodeLabel, poolOf, writeVmRuntime, type CocoonSet, type VmSpec } from "@cocoon/contract";
+import {
+  annotation,
+  nodeLabel,
+  readPool,
+  writeVmRuntime,
+  type CocoonSet,
+  type VmSpec,
+} from "@cocoon/contract";
 import { jsonEqual } from "@cocoon/core";
 import { compareQuantities, tryParseQuantity } from "@cocoon/core/quantity";
-import type { Machine } from "../machine.ts";
+import type { Machine } from "../pod-machine.ts";
 import type { Member } from "./members.ts";
 
 type Amounts = Readonly<Record<string, string | number>> | undefined;
@@ -43,7 +50,7 @@ export function templateHash(set: CocoonSet, member: Member): string {
 }
 
 /** What differs for good, in words; undefined when the pod can stay. */
-export function driftOf(set: CocoonSet, member: Member, machine: Machine): string | undefined {
+export function findDrift(set: CocoonSet, member: Member, machine: Machine): string | undefined {
   const carried = machine.pod.metadata.annotations?.[annotation.templateHash];
   if (carried !== undefined)
     return carried === templateHash(set, member) ? undefined : "the spec of the machine changed";
@@ -59,7 +66,7 @@ function foreignDrift(set: CocoonSet, member: Member, machine: Machine): string 
   if (field) return `${field} changed from "${machine.vm[field]}" to "${member.vm[field]}"`;
   if (nanos(member.vm.storage || undefined) !== nanos(machine.vm.storage || undefined))
     return "storage changed";
-  if (poolOf(pod) !== nodePool) return `pool changed from "${poolOf(pod)}" to "${nodePool}"`;
+  if (readPool(pod) !== nodePool) return `pool changed from "${readPool(pod)}" to "${nodePool}"`;
   const carriedClass = pod.spec?.nodeSelector?.[nodeLabel.snapshotCpuClass];
   if (carriedClass !== undefined && carriedClass !== snapshotCompatibilityClass) return "CPU class changed";
   if (resourcesDiffer(member, machine)) return "resources changed";
@@ -111,7 +118,7 @@ export function advisoryChanges(member: Member, machine: Machine): Record<string
   return { ...changes, ...staticChanges(member, machine) };
 }
 
-/** A static machine is somebody else's: a new address is told, nothing is replaced. */
+/** A static machine is not ours: a new address is written to its pod, nothing is replaced. */
 function staticChanges(member: Member, machine: Machine): Record<string, string> {
   if (member.role !== "toolbox" || member.spec.mode !== "static") return {};
   const { staticIP = "", staticVMID = "", vncPort = 0 } = member.spec;

@@ -2,15 +2,15 @@
 import {
   podName,
   vmName,
-  vmSpecOfAgent,
-  vmSpecOfToolbox,
+  buildAgentVmSpec,
+  buildToolboxVmSpec,
   type AgentSpec,
   type CocoonSet,
   type SetKey,
   type ToolboxSpec,
   type VmSpec,
 } from "@cocoon/contract";
-import type { MachineRole } from "../machine.ts";
+import type { MachineRole } from "@cocoon/machine";
 
 interface Named {
   readonly podName: string;
@@ -40,11 +40,11 @@ export interface Members {
   readonly warm: readonly AgentMember[];
 }
 
-export function keyOfSet({ metadata }: Pick<CocoonSet, "metadata">): SetKey {
+export function getSetKey({ metadata }: Pick<CocoonSet, "metadata">): SetKey {
   return { namespace: metadata.namespace ?? "", set: metadata.name ?? "" };
 }
 
-export function membersOf(set: CocoonSet): Members {
+export function computeMembers(set: CocoonSet): Members {
   const { agent, toolboxes = [], warmPool } = set.spec;
   const slots = Array.from({ length: agent.replicas }, (_, index) => index + 1);
   const warm = Array.from({ length: warmPool?.size ?? 0 }, (_, index) => agent.replicas + 1 + index);
@@ -57,32 +57,40 @@ export function membersOf(set: CocoonSet): Members {
 }
 
 function agentMember(set: CocoonSet, slot: number, role: AgentMember["role"]): AgentMember {
-  const key = keyOfSet(set);
+  const key = getSetKey(set);
   const { agent, snapshotPolicy } = set.spec;
-  const forkFrom = slot === 0 ? "" : vmName(key, 0);
+  const forkFrom = findForkSource(set, slot);
   const name = vmName(key, slot);
-  // Nobody worked on a warm machine yet: it leaves nothing behind.
+  // A warm machine was not used yet: it leaves nothing behind.
   const policy = role === "warm" ? "never" : snapshotPolicy;
-  const vm = vmSpecOfAgent({ agent, vmName: name, snapshotPolicy: policy, forkFrom });
+  const vm = buildAgentVmSpec({ agent, vmName: name, snapshotPolicy: policy, forkFrom });
   return {
     role,
     slot,
     spec: agent,
     podName: podName(key.set, slot),
     vmName: name,
-    vm: slot === 0 ? { ...vm, image: imageOfMain(agent, key) } : vm,
+    vm: slot === 0 ? { ...vm, image: resolveMainImage(agent, key) } : vm,
   };
 }
 
+/** Sub-agents are forks of the main agent; that one may be a fork of another set's. */
+function findForkSource(set: CocoonSet, slot: number): string {
+  const key = getSetKey(set);
+  if (slot !== 0) return vmName(key, 0);
+  const { forkFrom } = set.spec.agent;
+  return forkFrom ? vmName({ ...key, set: forkFrom.set }, 0) : "";
+}
+
 /** `from` names a snapshot of another set: a clone of it is made exactly like one of an image. */
-function imageOfMain({ from, image }: AgentSpec, key: SetKey): string {
+function resolveMainImage({ from, image }: AgentSpec, key: SetKey): string {
   if (!from) return image;
   const source = { namespace: from.namespace ?? key.namespace, set: from.set };
   return `${vmName(source, from.slot)}:${from.tag}`;
 }
 
 function toolboxMember(set: CocoonSet, toolbox: ToolboxSpec): ToolboxMember {
-  const key = keyOfSet(set);
+  const key = getSetKey(set);
   const name = vmName(key, toolbox.name);
   return {
     role: "toolbox",
@@ -90,7 +98,7 @@ function toolboxMember(set: CocoonSet, toolbox: ToolboxSpec): ToolboxMember {
     spec: toolbox,
     podName: podName(key.set, toolbox.name),
     vmName: name,
-    vm: vmSpecOfToolbox({ toolbox, vmName: name, snapshotPolicy: set.spec.snapshotPolicy }),
+    vm: buildToolboxVmSpec({ toolbox, vmName: name, snapshotPolicy: set.spec.snapshotPolicy }),
   };
 }
 

@@ -1,48 +1,53 @@
-/** Reads everything about one set, from memory only; what the registry was asked before is handed in. */
+/** Reads everything about one set, from caches only; earlier lookups in the registry are handed in. */
 import {
   grants,
-  legacyApiGroup,
   nodeLabel,
   readCocoonHibernation,
   readSnapshotGrant,
   type CocoonHibernation,
   type CocoonSet,
 } from "@cocoon/contract";
-import { isFault } from "@cocoon/core";
-import { compareQuantities, tryParseQuantity, type Quantity } from "@cocoon/core/quantity";
-import { keyOf, keyText, type Node, type Pod } from "@cocoon/kube";
-import { isConditionTrue, isControlledBy } from "@cocoon/kube/controller";
-import { readMachine, type Machine } from "../machine.ts";
-import type { AskedTags } from "./asked-tags.ts";
-import { allMembers, keyOfSet, membersOf, type Members } from "./members.ts";
+import { ignoreFault } from "@cocoon/core";
+import { isConditionTrue } from "@cocoon/core/conditions";
+import { getKey, keyText, type Node, type Pod } from "@cocoon/kube";
+import { isControlledBy } from "@cocoon/kube/controller";
+import {
+  addAmounts,
+  computeRequests,
+  findLoadMisfit,
+  readNodeSupply,
+  type Amounts,
+} from "@cocoon/kube/scheduling";
+import { isBridged } from "../hibernation-request.ts";
+import { readMachine, type Machine } from "../pod-machine.ts";
+import type { TagLookups } from "./tag-lookups.ts";
+import { allMembers, getSetKey, computeMembers, type Members } from "./members.ts";
+import { findHolder } from "./holders.ts";
+import { isClaimedElsewhere } from "./name-owners.ts";
 import type { SetParts } from "./parts.ts";
-import { retentionPeriodMs, type NodeFacts, type World } from "./world.ts";
+import { retentionPeriodMs, type NodeFacts, type ObservedSet } from "./observed-set.ts";
 
-export function observeSet(parts: SetParts, set: CocoonSet, asked: AskedTags): World {
+export function observeSet(parts: SetParts, set: CocoonSet, lookups: TagLookups): ObservedSet {
   const owned = parts.pods.merge(parts.podsByOwner.get(set.metadata.uid ?? ""), (pod) =>
     isControlledBy(pod, set),
   );
   const machines = owned.map(readMachine).sort((left, right) => (left.podName < right.podName ? -1 : 1));
-  const members = membersOf(set);
+  const members = computeMembers(set);
   return {
     set,
     members,
     machines,
-    hibernations: hibernationsOf(parts, set, { members, machines }),
+    hibernations: findHibernations(parts, set, { members, machines }),
     taken: takenNames(parts, set, { members, machines }),
+    isClaimedElsewhere: (vmName) => isClaimedElsewhere(parts, set, vmName),
     node: (name) => nodeFacts(parts, name),
-    tags: asked.forMachines(machines),
-    sourceTrouble: sourceTrouble(parts, set),
+    findHolder: (vmName) => findHolder(parts, vmName),
+    tags: lookups.forMachines(machines),
+    sourceProblem: sourceProblem(parts, set),
     retentionDue: retentionIsDue(parts, set),
     legacyKeys: isBridged(set),
     now: parts.now(),
   };
-}
-
-function isBridged({ metadata }: CocoonSet): boolean {
-  return (
-    metadata.ownerReferences?.some(({ apiVersion }) => apiVersion.startsWith(`${legacyApiGroup}/`)) ?? false
-  );
 }
 
 function retentionIsDue({ expiredAt, now }: SetParts, { metadata }: CocoonSet): boolean {
@@ -54,30 +59,21 @@ interface Population {
   readonly machines: readonly Machine[];
 }
 
-function hibernationsOf(
+function findHibernations(
   parts: SetParts,
   set: CocoonSet,
   { members, machines }: Population,
 ): ReadonlyMap<string, CocoonHibernation> {
-  const { namespace } = keyOfSet(set);
+  const { namespace } = getSetKey(set);
   const names = new Set([...allMembers(members), ...machines].map(({ podName }) => podName));
   const found = new Map<string, CocoonHibernation>();
   for (const name of names) {
     const [object] = parts.hibernationsByPod.get(`${namespace}/${name}`);
-    const hibernation = object && tryRead(() => readCocoonHibernation(object));
+    // One that cannot be read requests nothing; its own controller reports it.
+    const hibernation = object && ignoreFault("invalid", () => readCocoonHibernation(object));
     if (hibernation) found.set(name, hibernation);
   }
   return found;
-}
-
-/** An object that cannot be read asks for nothing; its own controller says what is wrong with it. */
-function tryRead<T>(read: () => T): T | undefined {
-  try {
-    return read();
-  } catch (error) {
-    if (isFault(error, "invalid")) return undefined;
-    throw error;
-  }
 }
 
 function takenNames(
@@ -85,31 +81,35 @@ function takenNames(
   set: CocoonSet,
   { members, machines }: Population,
 ): ReadonlyMap<string, string> {
-  const { namespace } = keyOfSet(set);
+  const { namespace } = getSetKey(set);
   const present = new Set(machines.map(({ podName }) => podName));
   const taken = new Map<string, string>();
   for (const { podName, vmName } of [...allMembers(members), ...members.warm]) {
     if (present.has(podName)) continue;
     const pod = parts.pods.get({ namespace, name: podName });
     const twin = parts.podsByVmName.get(vmName).find((each) => !isControlledBy(each, set));
-    if (pod) taken.set(podName, `pod ${podName} exists and does not belong to this set${leavingText(pod)}`);
+    if (pod)
+      taken.set(podName, `pod ${podName} exists and does not belong to this set${terminatingText(pod)}`);
     else if (twin)
-      taken.set(podName, `machine ${vmName} is the one of pod ${keyText(keyOf(twin))}${leavingText(twin)}`);
+      taken.set(
+        podName,
+        `machine ${vmName} is the one of pod ${keyText(getKey(twin))}${terminatingText(twin)}`,
+      );
   }
   return taken;
 }
 
-function leavingText({ metadata }: Pod): string {
+function terminatingText({ metadata }: Pod): string {
   return metadata.deletionTimestamp === undefined ? "; delete it or rename the set" : "; it is being deleted";
 }
 
-function sourceTrouble({ grants: cache }: SetParts, set: CocoonSet): string {
+function sourceProblem({ grants: cache }: SetParts, set: CocoonSet): string {
   const { from } = set.spec.agent;
-  const { namespace } = keyOfSet(set);
+  const { namespace } = getSetKey(set);
   if (!from?.namespace || from.namespace === namespace) return "";
   for (const object of cache.list()) {
     if (object.metadata.namespace !== from.namespace) continue;
-    const grant = tryRead(() => readSnapshotGrant(object));
+    const grant = ignoreFault("invalid", () => readSnapshotGrant(object));
     if (grant && grants(grant, { namespace, set: from.set })) return "";
   }
   return `no CocoonSnapshotGrant of namespace ${from.namespace} lets sets of ${namespace} start from set ${from.set}`;
@@ -124,39 +124,29 @@ function nodeFacts(parts: SetParts, name: string): NodeFacts | undefined {
     schedulable: !node.spec?.unschedulable,
     pool: labels[nodeLabel.pool] ?? "",
     cpuClass: labels[nodeLabel.snapshotCpuClass] ?? "",
-    lacks: (machine) => lackOf(parts, node, machine),
+    lacks: (machine) => findMissingResource(parts, node, machine),
   };
 }
 
-const resources = ["cpu", "memory", "ephemeral-storage"] as const;
+function findMissingResource(parts: SetParts, node: Node, { pod }: Machine): string {
+  const others = parts.podsByNode
+    .get(node.metadata.name ?? "")
+    .filter((each) => !isOver(each) && each.metadata.uid !== pod.metadata.uid);
+  const amounts = others.reduce<Amounts>((sum, each) => addAmounts(sum, readRequests(each)), {});
+  const { allocatable } = readNodeSupply(node);
+  // A node that has not reported yet: not known is not too little.
+  if (Object.keys(allocatable).length === 0) return "";
+  const load = { pods: others.length, amounts };
+  const misfit = findLoadMisfit(allocatable, { requests: readRequests(pod), hostPorts: [] }, load);
+  if (misfit?.kind !== "resource") return "";
+  if (misfit.resource === "pods") return `the node is full: it takes ${misfit.capacity} pods`;
+  return `the node has not enough ${misfit.resource} left`;
+}
 
-function lackOf(parts: SetParts, node: Node, machine: Machine): string {
-  const others = parts.podsByNode.get(node.metadata.name ?? "").filter((pod) => !isOver(pod));
-  const allowedPods = Number(node.status?.allocatable?.["pods"] ?? Infinity);
-  if (others.length + 1 > allowedPods) return `the node is full: it takes ${allowedPods} pods`;
-  for (const resource of resources) {
-    const allocatable = tryParseQuantity(node.status?.allocatable?.[resource] ?? "");
-    const needed = others.reduce(
-      (sum, pod) => sum + requestOf(pod, resource),
-      requestOf(machine.pod, resource),
-    );
-    if (allocatable && compareQuantities(amount(needed), allocatable) > 0)
-      return `the node has not enough ${resource} left`;
-  }
-  return "";
+function readRequests({ spec }: Pod): Amounts {
+  return spec ? computeRequests(spec) : {};
 }
 
 function isOver({ status }: Pod): boolean {
   return status?.phase === "Succeeded" || status?.phase === "Failed";
-}
-
-function requestOf({ spec }: Pod, resource: string): bigint {
-  return (spec?.containers ?? []).reduce(
-    (sum, { resources: wanted }) => sum + (tryParseQuantity(wanted?.requests?.[resource] ?? "")?.nanos ?? 0n),
-    0n,
-  );
-}
-
-function amount(nanos: bigint): Quantity {
-  return { nanos, format: "decimal" };
 }

@@ -1,34 +1,34 @@
 /** Which phase a set is in when nothing special is under way. */
 import type { SetPhase } from "@cocoon/contract";
-import type { Machine } from "../machine.ts";
+import type { Machine } from "../pod-machine.ts";
 import { allMembers, type Member } from "./members.ts";
-import type { World } from "./world.ts";
+import type { ObservedSet } from "./observed-set.ts";
 
 /** The living pod of a member. */
-export function machineOf({ machines }: World, member: Member): Machine | undefined {
+export function findMachine({ machines }: ObservedSet, member: Member): Machine | undefined {
   return machines.find((machine) => machine.podName === member.podName && !machine.terminating);
 }
 
-/** A pod of that name is still on its way out. */
-export function isLeaving({ machines }: World, member: Member): boolean {
+/** A pod of that name is terminating. */
+export function isTerminating({ machines }: ObservedSet, member: Member): boolean {
   return machines.some((machine) => machine.podName === member.podName && machine.terminating);
 }
 
-/** Ready, or asleep because somebody wants it so. */
+/** Ready, or asleep on request. */
 function isAtRest(machine: Machine | undefined): boolean {
   return machine !== undefined && (machine.ready || machine.asleep);
 }
 
 /** `waking`: names of machines that sleep still and are woken now. */
-export function restingPhase(world: World, waking: ReadonlySet<string> = new Set()): SetPhase {
-  const rests = (member: Member) => !waking.has(member.vmName) && isAtRest(machineOf(world, member));
-  const [main, ...others] = allMembers(world.members);
-  if (main && machineOf(world, main)?.failed) return "Failed";
+export function restingPhase(observed: ObservedSet, waking: ReadonlySet<string> = new Set()): SetPhase {
+  const rests = (member: Member) => !waking.has(member.vmName) && isAtRest(findMachine(observed, member));
+  const [main, ...others] = allMembers(observed.members);
+  if (main && findMachine(observed, main)?.failed) return "Failed";
   if (!main || !rests(main)) return "Pending";
   return others.every(rests) ? "Running" : "Scaling";
 }
 
 /** Machines of the set that are wanted and are neither ready nor asleep on request. */
-export function unavailableMachines(world: World): number {
-  return allMembers(world.members).filter((member) => !isAtRest(machineOf(world, member))).length;
+export function unavailableMachines(observed: ObservedSet): number {
+  return allMembers(observed.members).filter((member) => !isAtRest(findMachine(observed, member))).length;
 }

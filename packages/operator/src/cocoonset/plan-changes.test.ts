@@ -25,7 +25,7 @@ table("migration", [
     pods: { 0: "ready" },
     does: [],
     phase: "Running",
-    trouble: "MigrationRefused",
+    problem: "MigrationRefused",
   },
   {
     row: "a node that is not ready",
@@ -33,7 +33,7 @@ table("migration", [
     nodes: { n2: { ready: false } },
     pods: { 0: "ready" },
     does: [],
-    trouble: "MigrationRefused",
+    problem: "MigrationRefused",
   },
   {
     row: "a node of another pool",
@@ -41,7 +41,7 @@ table("migration", [
     nodes: { n2: { pool: "x" } },
     pods: { 0: "ready" },
     does: [],
-    trouble: "MigrationRefused",
+    problem: "MigrationRefused",
   },
   {
     row: "a node without room",
@@ -49,13 +49,13 @@ table("migration", [
     nodes: { n2: { lacks: () => "full" } },
     pods: { 0: "ready" },
     does: [],
-    trouble: "MigrationRefused",
+    problem: "MigrationRefused",
   },
   {
     row: "noted and written before the key",
     ...n2,
     pods: { 0: "ready" },
-    does: ["note migration", "persistStatus", "tell Migrating", "sleep a-0 (migration)"],
+    does: ["note migration", "persistStatus", "emit Migrating", "sleep a-0 (migration)"],
     phase: "Migrating",
   },
   {
@@ -72,7 +72,7 @@ table("migration", [
     annotations: migrating("n2"),
     pods: { 0: sleepsForMove },
     does: [],
-    asks: ["a-0"],
+    lookups: ["a-0"],
   },
   {
     row: "proven: persisted, then the old pod goes",
@@ -91,7 +91,7 @@ table("migration", [
     tags: { 0: null },
     does: [],
     phase: "Migrating",
-    trouble: "SnapshotMissing",
+    problem: "SnapshotMissing",
   },
   {
     row: "gone: restored on the target",
@@ -125,7 +125,7 @@ table("migration", [
     annotations: migrating("n2"),
     status: memory("Migrating", { 0: asleep }),
     pods: { 0: { node: "n2", restored: true } },
-    does: ["note migration", "tell Migrated"],
+    does: ["note migration", "emit Migrated"],
     phase: "Running",
   },
   {
@@ -142,7 +142,7 @@ table("migration", [
     annotations: migrating("n2", { startedAt: "2026-06-01T11:00:00Z" }),
     pods: { 0: { ...sleepsForMove, how: "dozing" } },
     does: ["note migration", "wake a-0"],
-    trouble: "MigrationReturned",
+    problem: "MigrationReturned",
   },
   {
     row: "does not come up in time: goes back",
@@ -151,7 +151,7 @@ table("migration", [
     status: memory("Migrating", { 0: asleep }),
     pods: { 0: { how: "unschedulable", affinityTo: "n2" } },
     does: ["note migration", "delete a-0"],
-    trouble: "MigrationReturned",
+    problem: "MigrationReturned",
   },
   {
     row: "on the way back: bound to the old node",
@@ -160,7 +160,16 @@ table("migration", [
     status: memory("Migrating", { 0: asleep }),
     tags: { 0: digest },
     does: ["persistStatus", "create a-0 restore required n1"],
-    trouble: "MigrationReturned",
+    problem: "MigrationReturned",
+  },
+  {
+    row: "on the way back, and its pod still waits for the target: replaced",
+    ...n2,
+    annotations: migrating("n2", { returned: 2 }),
+    status: memory("Migrating", { 0: asleep }),
+    pods: { 0: { how: "unschedulable", affinityTo: "n2" } },
+    does: ["delete a-0"],
+    problem: "MigrationReturned",
   },
   {
     row: "back: not tried again",
@@ -169,10 +178,10 @@ table("migration", [
     pods: { 0: "ready" },
     does: [],
     phase: "Running",
-    trouble: "MigrationReturned",
+    problem: "MigrationReturned",
   },
   {
-    row: "until somebody names another node",
+    row: "until a user names another node",
     spec: { nodeName: "n3" },
     nodes: { n3: {} },
     metadata: { generation: 3 },
@@ -205,7 +214,7 @@ const rebuild = [
   "note rebuild-history toolbox-rebuilds",
   "delete a-1",
   "count rebuild",
-  "tell SubAgentRebuilding",
+  "emit SubAgentRebuilding",
 ];
 const one = { replicas: 1 };
 
@@ -274,33 +283,35 @@ table("failure", [
     pods: { 0: "failed" },
     does: [],
     phase: "Failed",
-    trouble: "PodLifecycleFailed",
+    problem: "PodLifecycleFailed",
   },
   {
     row: "one whose pod failed too",
     pods: { 0: "gone-bad" },
     does: [],
     phase: "Failed",
-    trouble: "MainAgentFailed",
+    problem: "MainAgentFailed",
   },
   {
-    row: "a failure of an older wish does not count",
+    row: "a failure of an older request does not count",
     pods: { 0: { how: "failed", annotations: { [annotation.lifecycleObservedGeneration]: "1" } } },
     does: [],
     phase: "Pending",
   },
   {
     row: "a failed main agent that drifted is replaced",
+    tags: { 0: null },
     pods: { 0: { how: "failed", ...drifted } },
-    does: ["delete a-0", "count rebuild", "tell SubAgentRebuilding"],
-    trouble: "PodLifecycleFailed",
+    does: ["delete a-0", "count rebuild", "emit SubAgentRebuilding"],
+    problem: "PodLifecycleFailed",
   },
   {
     row: "one that may be rebuilt is",
+    tags: { 0: null },
     spec: { rebuild: { main: "Image" } },
     pods: { 0: "failed" },
-    does: ["note rebuild-history toolbox-rebuilds", "delete a-0", "count rebuild", "tell SubAgentRebuilding"],
-    trouble: "PodLifecycleFailed",
+    does: ["note rebuild-history toolbox-rebuilds", "delete a-0", "count rebuild", "emit SubAgentRebuilding"],
+    problem: "PodLifecycleFailed",
   },
   {
     row: "it does not hold up a suspension",
@@ -311,6 +322,7 @@ table("failure", [
   },
   {
     row: "a sub-agent is rebuilt at once",
+    tags: { 1: null },
     agent: one,
     pods: { 0: "ready", 1: "failed" },
     does: rebuild,
@@ -325,6 +337,7 @@ table("failure", [
   },
   {
     row: "then after five",
+    tags: { 1: null },
     agent: one,
     annotations: history(2, "2026-06-01T11:59:54Z"),
     pods: { 0: "ready", 1: "failed" },
@@ -346,7 +359,7 @@ table("failure", [
       "note rebuild-history toolbox-rebuilds",
       "change a-1 dead-letter",
       "count deadLetter",
-      "tell SubAgentDeadLetter",
+      "emit SubAgentDeadLetter",
     ],
   },
   {
@@ -355,10 +368,11 @@ table("failure", [
     annotations: history(5, "2026-06-01T11:00:00Z"),
     pods: { 0: "ready", 1: { how: "failed", annotations: { [annotation.deadLetter]: "true" } } },
     does: [],
-    trouble: "DeadLetter",
+    problem: "DeadLetter",
   },
   {
     row: "until its spec changes",
+    tags: { 1: null },
     agent: one,
     annotations: history(5, "2026-06-01T11:00:00Z"),
     pods: {
@@ -368,7 +382,7 @@ table("failure", [
     does: rebuild,
   },
   {
-    row: "or somebody removes it",
+    row: "or a user removes it",
     agent: one,
     annotations: history(5, "2026-06-01T11:00:00Z"),
     pods: { 0: "ready" },
@@ -383,13 +397,14 @@ table("failure", [
   },
   {
     row: "toolboxes are rebuilt the same way",
+    tags: { box: null },
     spec: box,
     pods: { 0: "ready", box: "failed" },
     does: [
       "note rebuild-history toolbox-rebuilds",
       "delete a-box",
       "count rebuild",
-      "tell SubAgentRebuilding",
+      "emit SubAgentRebuilding",
     ],
   },
   {
@@ -432,7 +447,7 @@ table("scale", [
     row: "and renamed when its pod is gone",
     annotations: { [setAnnotation.releasedVmNames]: "vk-lab-a-1" },
     pods: { 0: "ready" },
-    does: ["releaseSleeping a-1", "persistStatus", "note released-vm-names"],
+    does: ["release a-1", "persistStatus", "note released-vm-names"],
   },
   {
     row: "but not while others are noted: the one note would forget the other",
@@ -446,7 +461,7 @@ table("scale", [
     agent: one,
     annotations: { [setAnnotation.releasedVmNames]: "vk-lab-a-1" },
     pods: { 0: "ready" },
-    does: ["releaseSleeping a-1", "persistStatus", "note released-vm-names"],
+    does: ["release a-1", "persistStatus", "note released-vm-names"],
   },
   {
     row: "a toolbox that is no longer asked for goes",

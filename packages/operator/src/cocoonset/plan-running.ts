@@ -1,10 +1,10 @@
 /** The set is to run: its main agent first, then toolboxes and sub-agents, and what earlier steps left to do. */
 import { setAnnotation, type SetPhase } from "@cocoon/contract";
-import type { Machine } from "../machine.ts";
+import type { Machine } from "../pod-machine.ts";
 import type { Draft, SetPlan } from "./draft.ts";
-import { isLeaving, machineOf, restingPhase } from "./phase.ts";
-import { createFrom, preferred, startOf } from "./plan-creation.ts";
-import { giveUp, planLeftovers } from "./plan-leftovers.ts";
+import { isTerminating, findMachine, restingPhase } from "./phase.ts";
+import { createFrom, preferred, planStart, required, waitsForHolder } from "./plan-creation.ts";
+import { releaseMachines, planLeftovers } from "./plan-leftovers.ts";
 import { planMigration, type Migration } from "./plan-migration.ts";
 import { planSubAgents, planToolboxes, planWarm } from "./plan-members.ts";
 import { awakeCondition } from "./plan-suspended.ts";
@@ -12,15 +12,15 @@ import { proveAsleep } from "./proof.ts";
 import { requiredNode } from "./pod-template.ts";
 import { Rollout } from "./rollout.ts";
 import { Rebuilds } from "./rebuilds.ts";
-import { planSleepKeys } from "./wishes.ts";
+import { planHibernateKeys } from "./desired-power.ts";
 
 export function planRunning(draft: Draft): SetPlan {
-  const { world } = draft;
+  const { observed } = draft;
   awakeCondition(draft);
-  const living = world.machines.filter(({ terminating, role }) => !terminating && role !== undefined);
+  const living = observed.machines.filter(({ terminating, role }) => !terminating && role !== undefined);
   for (const machine of living) if (machine.asleep) proveAsleep(draft, machine);
   const migration = planMigration(draft);
-  planSleepKeys(
+  planHibernateKeys(
     draft,
     living.filter(({ role }) => role !== "warm"),
     { suspended: false, leaving: migration.leaving },
@@ -28,7 +28,7 @@ export function planRunning(draft: Draft): SetPlan {
   const tools = { rollout: new Rollout(draft), rebuilds: new Rebuilds(draft) };
   const restoring = planMain(draft, migration, tools);
   const surplus = [...planToolboxes(draft, tools), ...planSubAgents(draft, tools), ...planWarm(draft)];
-  giveUp(draft, surplus, "the spec no longer asks for it");
+  releaseMachines(draft, surplus, "the spec no longer requests it");
   tools.rebuilds.finish();
   tools.rollout.finish();
   const phase = runningPhase(draft, { migration, restoring });
@@ -44,55 +44,53 @@ export interface Tools {
 
 /** True when the main agent is being brought back from where it slept. */
 function planMain(draft: Draft, migration: Migration, { rollout, rebuilds }: Tools): boolean {
-  const { world } = draft;
-  const { main } = world.members;
+  const { observed } = draft;
+  const { main } = observed.members;
   noteDuplicates(draft);
-  const machine = machineOf(world, main);
-  if (!machine) return isLeaving(world, main) ? false : planNewMain(draft, migration);
+  const machine = findMachine(observed, main);
+  if (!machine) return isTerminating(observed, main) ? false : planNewMain(draft, migration);
   if (migration.busy) return false;
   if (machine.failed) {
     noteFailure(draft, machine);
     rebuilds.considerMain(main, machine);
     return false;
   }
-  if (machine.node === "" && requiredNode(machine.pod) !== migration.pinnedTo)
-    draft.do({
-      kind: "deletePod",
-      machine,
-      why: "it waits for another node than the one that is wanted now",
-    });
+  const misplaced = machine.node === "" && requiredNode(machine.pod) !== migration.pinnedTo;
+  if (misplaced && !waitsForHolder(draft, machine))
+    draft.deletePod(machine, "it waits for a node that spec.nodeName no longer names");
   else rollout.consider(main, machine);
   return false;
 }
 
 function planNewMain(draft: Draft, migration: Migration): boolean {
-  const { world } = draft;
-  const { main } = world.members;
-  if (world.sourceTrouble !== "") {
-    draft.trouble("SourceNotGranted", world.sourceTrouble);
+  const { observed } = draft;
+  const { main } = observed.members;
+  if (observed.sourceProblem !== "") {
+    draft.problem("SourceNotGranted", observed.sourceProblem);
     return false;
   }
-  const start = startOf(draft, main);
+  const start = planStart(draft, main);
   if (start.kind === "wait") return false;
-  const hint = world.set.metadata.annotations?.[setAnnotation.hibernatedOnNode] ?? "";
+  const hint = observed.set.metadata.annotations?.[setAnnotation.hibernatedOnNode] ?? "";
   const restore = start.kind === "restore";
-  const free = restore ? preferred(hint || start.node) : { kind: "anywhere" as const };
-  const placement =
-    migration.pinnedTo === "" ? free : { kind: "required" as const, node: migration.pinnedTo };
+  const free = restore ? preferred(hint || start.node) : required(start.node);
+  // The node that holds its VM comes first: a machine is moved from there like any other.
+  const isHeld = !restore && start.node !== "";
+  const placement = migration.pinnedTo === "" || isHeld ? free : required(migration.pinnedTo);
   createFrom(draft, main, { placement, restore });
   return restore;
 }
 
 function noteDuplicates(draft: Draft): void {
-  const { machines, members } = draft.world;
+  const { machines, members } = draft.observed;
   const others = machines.filter(({ role, podName }) => role === "main" && podName !== members.main.podName);
   for (const { podName } of others)
-    draft.trouble("DuplicateMain", `pod ${podName} is labelled main too; remove it or its labels`);
+    draft.problem("DuplicateMain", `pod ${podName} is labelled main too; remove it or its labels`);
 }
 
 function noteFailure(draft: Draft, machine: Machine): void {
   const reported = machine.lifecycle.state === "failed";
-  draft.trouble(
+  draft.problem(
     reported ? "PodLifecycleFailed" : "MainAgentFailed",
     `${machine.podName}: ${machine.lifecycle.message || machine.pod.status?.message || machine.pod.status?.phase || "failed"}`,
   );
@@ -104,30 +102,30 @@ interface Movements {
 }
 
 function runningPhase(draft: Draft, { migration, restoring }: Movements): SetPhase {
-  const resting = restingPhase(draft.world, draft.waking);
+  const resting = restingPhase(draft.observed, draft.waking);
   if (migration.busy) return "Migrating";
   if (resting === "Failed") return "Failed";
   return isWaking(draft, restoring) ? "Waking" : resting;
 }
 
 /** Only the wake from a seat that was given up: a machine that kept its seat is simply not ready yet. */
-function isWaking({ world }: Draft, restoring: boolean): boolean {
-  const before = world.set.status?.phase;
+function isWaking({ observed }: Draft, restoring: boolean): boolean {
+  const before = observed.set.status?.phase;
   const fromSleep = before === "Suspended" || before === "Suspending";
   if (restoring && fromSleep) return true;
-  const main = machineOf(world, world.members.main);
+  const main = findMachine(observed, observed.members.main);
   if (main === undefined) return before === "Waking" || fromSleep;
   if (main.awake || main.asleep) return false;
-  return before === "Waking" || (fromSleep && main.restoreMarked && !main.sleepKey);
+  return before === "Waking" || (fromSleep && main.restoreMarked && !main.hibernate);
 }
 
 /** The machine of a released seat is back, or finds no place to come back to. */
 function finishWake(draft: Draft, phase: SetPhase): void {
-  const { set } = draft.world;
-  const main = machineOf(draft.world, draft.world.members.main);
+  const { set } = draft.observed;
+  const main = findMachine(draft.observed, draft.observed.members.main);
   const hint = set.metadata.annotations?.[setAnnotation.hibernatedOnNode];
   if (phase === "Waking" && main?.unschedulable) {
-    draft.trouble("WakeNoCapacity", `${main.podName}: ${main.unschedulable}`);
+    draft.problem("WakeNoCapacity", `${main.podName}: ${main.unschedulable}`);
     const before = set.status?.conditions?.find(({ type }) => type === "Degraded");
     if (before?.reason !== "WakeNoCapacity")
       draft.do({ kind: "count", what: { metric: "wakeUnschedulable" } });

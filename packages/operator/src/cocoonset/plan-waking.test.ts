@@ -20,7 +20,7 @@ table("waking", [
     row: "a released seat: the copy is looked up",
     status: memory("Suspended", { 0: asleep }),
     does: [],
-    asks: ["a-0"],
+    lookups: ["a-0"],
   },
   {
     row: "a released seat: Waking is written before the pod, near the old node",
@@ -38,11 +38,12 @@ table("waking", [
     phase: "Waking",
   },
   {
-    row: "no copy of what was woken: it was awake when its end came",
+    row: "no snapshot of what was being woken: nothing is booted in its place",
     status: memory("Waking", { 0: waking }),
     tags: { 0: null },
-    does: ["create a-0"],
+    does: [],
     phase: "Waking",
+    problem: "SnapshotMissing",
   },
   {
     row: "the copy of what was woken: it never came so far",
@@ -56,10 +57,10 @@ table("waking", [
     status: memory("Suspended", { 0: asleep }),
     tags: { 0: null },
     does: [],
-    trouble: "SnapshotMissing",
+    problem: "SnapshotMissing",
   },
   {
-    row: "unless somebody says so",
+    row: "unless a user permits it",
     status: memory("Suspended", { 0: asleep }),
     annotations: { [setAnnotation.bootFresh]: "a-0" },
     tags: { 0: null },
@@ -77,14 +78,14 @@ table("waking", [
     status: memory("Suspended", { 0: asleep }),
     tags: { 0: new Error("down") },
     does: ["persistStatus", "wake a-0"],
-    trouble: "RegistryUnavailable",
+    problem: "RegistryUnavailable",
   },
   {
     row: "a registry that does not answer creates nothing",
     status: memory("Suspended", { 0: asleep }),
     tags: { 0: new Error("down") },
     does: [],
-    trouble: "RegistryUnavailable",
+    problem: "RegistryUnavailable",
   },
   {
     row: "on its way",
@@ -99,7 +100,7 @@ table("waking", [
     pods: { 0: "unschedulable" },
     does: ["count wakeUnschedulable"],
     phase: "Waking",
-    trouble: "WakeNoCapacity",
+    problem: "WakeNoCapacity",
   },
   {
     row: "no room is counted once",
@@ -114,7 +115,7 @@ table("waking", [
     ]),
     pods: { 0: "unschedulable" },
     does: [],
-    trouble: "WakeNoCapacity",
+    problem: "WakeNoCapacity",
   },
   {
     row: "back: the hint goes, the copy stays for a while",
@@ -129,14 +130,28 @@ table("waking", [
     status: memory("Running", { 0: { ...awake, digest } }),
     pods: { 0: { readyAt: "2026-06-01T11:00:00Z" } },
     does: [],
-    asks: ["a-0"],
+    lookups: ["a-0"],
   },
   {
-    row: "back for a while: dropped by its digest",
+    row: "back for a while: dropped by its digest, when the VM was restored from it",
     status: memory("Running", { 0: { ...awake, digest } }),
-    pods: { 0: { readyAt: "2026-06-01T11:00:00Z" } },
+    pods: { 0: { readyAt: "2026-06-01T11:00:00Z", restoredDigest: digest } },
     tags: { 0: digest },
-    does: ["dropSleeping a-0"],
+    does: ["drop a-0"],
+    phase: "Running",
+  },
+  {
+    row: "a machine whose memory is still coming from the copy keeps it",
+    status: memory("Running", { 0: { ...awake, digest } }),
+    pods: {
+      0: {
+        readyAt: "2026-06-01T11:00:00Z",
+        restoredDigest: digest,
+        annotations: { [annotation.loading]: "true" },
+      },
+    },
+    tags: { 0: digest },
+    does: [],
     phase: "Running",
   },
   {
@@ -148,7 +163,7 @@ table("waking", [
     phase: "Running",
   },
   {
-    row: "a machine that is not ready for the newest wish keeps its copy",
+    row: "a machine that is not ready for the newest request keeps its copy",
     status: memory("Running", { 0: { ...awake, digest } }),
     pods: {
       0: { readyAt: "2026-06-01T11:00:00Z", annotations: { [annotation.lifecycleObservedGeneration]: "1" } },
@@ -159,7 +174,7 @@ table("waking", [
     row: "a pod that vanished after its wake does not go back to the old copy",
     status: memory("Running", { 0: { ...awake, digest } }),
     tags: { 0: digest },
-    does: ["dropSleeping a-0", "create a-0"],
+    does: ["release a-0", "create a-0"],
   },
   {
     row: "a pod that vanished after a newer sleep is left to its kubelet: nothing proves here that its VM is gone",
@@ -171,13 +186,13 @@ table("waking", [
 
 table("hibernations", [
   {
-    row: "a wish to sleep sets the key",
+    row: "a request to sleep sets the key",
     pods: { 0: "ready" },
     hibernations: { 0: {} },
     does: ["sleep a-0 (hibernation)"],
   },
   {
-    row: "a wish that was fulfilled changes nothing",
+    row: "a request that was fulfilled changes nothing",
     pods: { 0: { how: "asleep", annotations: { [annotation.hibernateReason]: "hibernation" } } },
     tags: { 0: digest },
     hibernations: { 0: { status: { phase: "Hibernated" } } },
@@ -185,7 +200,7 @@ table("hibernations", [
     phase: "Running",
   },
   {
-    row: "a wish to wake removes it",
+    row: "a request to wake removes it",
     pods: { 0: { how: "asleep", annotations: { [annotation.hibernateReason]: "hibernation" } } },
     tags: { 0: digest },
     hibernations: { 0: { desire: "Wake", status: { phase: "Hibernated" } } },
@@ -201,7 +216,7 @@ table("hibernations", [
     phase: "Suspended",
   },
   {
-    row: "suspension outranks a wish to wake",
+    row: "suspension outranks a request to wake",
     spec: suspend,
     pods: { 0: "ready" },
     hibernations: { 0: { desire: "Wake" } },

@@ -2,10 +2,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { annotation, setAnnotation } from "@cocoon/contract";
-import { digest, lines, memory, now, otherDigest, worldOf, type WorldInput } from "../testing/fixtures.ts";
+import {
+  digest,
+  lines,
+  memory,
+  now,
+  otherDigest,
+  buildObserved,
+  type ObservedInput,
+} from "../testing/fixtures.ts";
 import { table } from "../testing/plan-table.ts";
 import { planSet } from "./plan.ts";
-import { statusOf } from "./status.ts";
+import { computeStatus } from "./status.ts";
 
 const finalizers = { finalizers: [] };
 const suspend = { suspend: true };
@@ -48,13 +56,13 @@ table("coming up", [
     row: "a name that is taken creates nothing",
     taken: { "a-0": "taken" },
     does: [],
-    trouble: "NameConflict",
+    problem: "NameConflict",
   },
   {
     row: "a source without grant creates nothing",
-    sourceTrouble: "no grant",
+    sourceProblem: "no grant",
     does: [],
-    trouble: "SourceNotGranted",
+    problem: "SourceNotGranted",
   },
   { row: "paused does nothing", spec: { paused: true }, agent: two, does: [], phase: "Pending" },
   {
@@ -62,6 +70,26 @@ table("coming up", [
     spec: { ttl: "1h" },
     pods: { 0: "ready" },
     does: ["deleteSet"],
+  },
+  {
+    row: "a set that expires by deletion is deleted",
+    spec: { expire: { at: "2000-01-01T00:00:00Z", action: "Delete" } },
+    pods: { 0: "ready" },
+    does: ["deleteSet"],
+  },
+  {
+    row: "a set that expires by suspension goes to sleep",
+    spec: { expire: { at: "2000-01-01T00:00:00Z", action: "Suspend" } },
+    pods: { 0: "ready" },
+    does: ["sleep a-0 (suspend)"],
+    phase: "Suspending",
+  },
+  {
+    row: "a set whose expiry lies ahead stays as it is",
+    spec: { expire: { at: "2999-01-01T00:00:00Z", action: "Delete" } },
+    pods: { 0: "ready" },
+    does: [],
+    phase: "Running",
   },
   {
     row: "two toolboxes of one name create nothing",
@@ -72,7 +100,7 @@ table("coming up", [
       ],
     },
     does: [],
-    trouble: "InvalidNames",
+    problem: "InvalidNames",
   },
   {
     row: "another pod that calls itself main is reported",
@@ -81,7 +109,7 @@ table("coming up", [
       5: { labels: { "cocoonset.cocoonstack.io/role": "main", "cocoonset.cocoonstack.io/slot": "0" } },
     },
     does: [],
-    trouble: "DuplicateMain",
+    problem: "DuplicateMain",
   },
 ]);
 
@@ -119,7 +147,7 @@ table("suspend, seats kept", [
     phase: "Suspended",
   },
   {
-    row: "a main agent that waits for a node nobody wants any more goes",
+    row: "a main agent that waits for a node that is not wanted any more goes",
     spec: { ...suspend, nodeName: "n2" },
     pods: { 0: { how: "unschedulable", affinityTo: "n9" } },
     does: ["delete a-0"],
@@ -129,7 +157,7 @@ table("suspend, seats kept", [
     spec: suspend,
     pods: { 0: "asleep" },
     does: [],
-    asks: ["a-0"],
+    lookups: ["a-0"],
   },
   {
     row: "proven is Suspended",
@@ -153,7 +181,7 @@ table("suspend, seats kept", [
     pods: { 0: { how: "asleep", recorded: otherDigest } },
     status: memory("Suspended", { 0: asleep }),
     does: [],
-    asks: ["a-0"],
+    lookups: ["a-0"],
   },
   {
     row: "no copy is no sleep",
@@ -162,7 +190,7 @@ table("suspend, seats kept", [
     tags: { 0: null },
     does: [],
     phase: "Suspending",
-    trouble: "SnapshotMissing",
+    problem: "SnapshotMissing",
   },
   {
     row: "another copy is no proof",
@@ -171,7 +199,7 @@ table("suspend, seats kept", [
     tags: { 0: digest },
     does: [],
     phase: "Suspending",
-    trouble: "SnapshotMismatch",
+    problem: "SnapshotMismatch",
   },
   {
     row: "a registry that does not answer proves nothing",
@@ -180,17 +208,17 @@ table("suspend, seats kept", [
     tags: { 0: new Error("down") },
     does: [],
     phase: "Suspending",
-    trouble: "RegistryUnavailable",
+    problem: "RegistryUnavailable",
   },
   {
-    row: "hibernated for an older wish is not enough",
+    row: "hibernated for an older request is not enough",
     spec: suspend,
     pods: { 0: { how: "asleep", annotations: { [annotation.lifecycleObservedGeneration]: "1" } } },
     does: [],
     phase: "Suspending",
   },
   {
-    row: "a failed machine holds nobody up",
+    row: "a failed machine does not hold the others up",
     spec: suspend,
     agent: { replicas: 1 },
     pods: { 0: "asleep", 1: "failed" },
@@ -217,7 +245,7 @@ table("suspend, seats kept", [
     spec: suspend,
     status: memory("Running", { 0: { state: "ready", digest } }),
     tags: { 0: digest },
-    does: ["dropSleeping a-0", "create a-0 asleep(suspend)"],
+    does: ["release a-0", "create a-0 asleep(suspend)"],
   },
   {
     row: "a sleeping one whose copy vanished is not replaced",
@@ -257,7 +285,7 @@ table("suspend, seats kept", [
       },
     ]),
     does: [],
-    trouble: "SuspendTimedOut",
+    problem: "SuspendTimedOut",
   },
 ]);
 
@@ -280,7 +308,7 @@ table("suspend, seats given up", [
       "persistStatus",
       "change a-0 keep-snapshot-on-delete",
       "delete a-0",
-      "count seatReleased",
+      "count slotReleased",
     ],
     phase: "Suspending",
   },
@@ -355,7 +383,7 @@ table("schedule and idleness", [
     phase: "Running",
   },
   {
-    row: "until somebody asks for it",
+    row: "until a client requests it",
     spec: idle,
     pods: { 0: { how: "asleep", annotations: { [annotation.hibernateReason]: "idle" } } },
     tags: { 0: digest },
@@ -393,6 +421,7 @@ table("deletion", [
   {
     row: "always: every copy is kept",
     ...deleting,
+    spec: box,
     annotations: { [setAnnotation.deleteVmNames]: "vk-lab-a-0,vk-lab-a-1,vk-lab-a-box" },
     does: ["settle a-0+ a-1+ a-box+", "removeFinalizer"],
   },
@@ -400,7 +429,10 @@ table("deletion", [
     row: "main-only: by the exact slot",
     ...deleting,
     spec: { snapshotPolicy: "main-only" },
-    annotations: { [setAnnotation.deleteVmNames]: "vk-lab-a-0,vk-lab-a-1,vk-lab-a-box-0" },
+    annotations: {
+      [setAnnotation.deleteVmNames]: "vk-lab-a-0,vk-lab-a-1,vk-lab-a-box-0",
+      [setAnnotation.vmNamesUid]: "set-uid",
+    },
     does: ["settle a-0+ a-1- a-box-0-", "removeFinalizer"],
   },
   {
@@ -421,39 +453,39 @@ table("deletion", [
     row: "machines that are only remembered count",
     ...deleting,
     status: memory("Suspended", { 0: asleep }),
-    does: ["note delete-vm-names", "settle a-0+", "removeFinalizer"],
+    does: ["settle a-0+", "removeFinalizer"],
   },
 ]);
 
 test("a plan is a function of what was seen", () => {
-  const input: WorldInput = { agent: two, pods: { 0: "ready", 1: "failed" }, now };
-  assert.deepEqual(lines(planSet(worldOf(input))), lines(planSet(worldOf(input))));
+  const input: ObservedInput = { agent: two, pods: { 0: "ready", 1: "failed" }, now };
+  assert.deepEqual(lines(planSet(buildObserved(input))), lines(planSet(buildObserved(input))));
 });
 
 test("a sleeping copy that was found after a wake is remembered as sleep, not as leftover", () => {
-  const world = worldOf({
+  const observed = buildObserved({
     spec: suspend,
     status: memory("Running", { 0: { state: "ready" } }),
     tags: { 0: digest },
   });
-  const [main] = statusOf(world, planSet(world)).agents ?? [];
+  const [main] = computeStatus(observed, planSet(observed)).agents ?? [];
   assert.deepEqual([main?.lifecycleState, main?.snapshotDigest], ["hibernated", digest]);
 });
 
 test("the status says that a machine is being woken before it is, and no longer that it sleeps", () => {
   const sleeping = memory("Suspended", { 0: { state: "hibernated", digest } });
-  const stateOf = (input: WorldInput) => {
-    const world = worldOf(input);
-    const [main] = statusOf(world, planSet(world)).agents ?? [];
+  const readState = (input: ObservedInput) => {
+    const observed = buildObserved(input);
+    const [main] = computeStatus(observed, planSet(observed)).agents ?? [];
     return [main?.lifecycleState, main?.snapshotDigest];
   };
-  assert.deepEqual(stateOf({ status: sleeping, pods: { 0: "asleep" } }), ["creating", digest]);
-  assert.deepEqual(stateOf({ status: sleeping, tags: { 0: digest } }), ["creating", digest]);
+  assert.deepEqual(readState({ status: sleeping, pods: { 0: "asleep" } }), ["creating", digest]);
+  assert.deepEqual(readState({ status: sleeping, tags: { 0: digest } }), ["creating", digest]);
   const suspended = { spec: { suspend: true }, status: sleeping, pods: { 0: "asleep" as const } };
-  assert.deepEqual(stateOf(suspended), ["hibernated", digest]);
+  assert.deepEqual(readState(suspended), ["hibernated", digest]);
   const waking = memory("Waking", { 0: { state: "creating", digest } });
   const unknown = { status: waking, tags: { 0: new Error("down") } };
-  assert.deepEqual(stateOf(unknown), ["creating", digest], "nobody could be asked");
+  assert.deepEqual(readState(unknown), ["creating", digest], "the lookup was not answered");
   const another = { status: waking, tags: { 0: otherDigest } };
-  assert.deepEqual(stateOf(another), ["creating", digest], "what is there is not what it slept in");
+  assert.deepEqual(readState(another), ["creating", digest], "what is there is not what it slept in");
 });

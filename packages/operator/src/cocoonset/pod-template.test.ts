@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readCocoonSet } from "@cocoon/contract";
-import { readMachine } from "../machine.ts";
-import { advisoryChanges, driftOf, templateHash } from "./drift.ts";
-import { membersOf } from "./members.ts";
-import { buildPod, requiredNode, type PodWishes } from "./pod-template.ts";
+import { readMachine } from "../pod-machine.ts";
+import { advisoryChanges, findDrift, templateHash } from "./drift.ts";
+import { computeMembers } from "./members.ts";
+import { buildPod, requiredNode, type PodOptions } from "./pod-template.ts";
 
-const wishes: PodWishes = { placement: { kind: "anywhere" }, restore: false, sleep: "", legacyKeys: false };
+const options: PodOptions = { placement: { kind: "anywhere" }, restore: false, sleep: "", legacyKeys: false };
 
 const atlas = (agent: object = {}, spec: object = {}) =>
   readCocoonSet({
@@ -43,9 +43,9 @@ const atlas = (agent: object = {}, spec: object = {}) =>
 
 test("a sub-agent's pod is what kubelets and schedulers expect", () => {
   const set = atlas();
-  const [fork] = membersOf(set).subAgents;
+  const [fork] = computeMembers(set).subAgents;
   assert.ok(fork);
-  const pod = buildPod(set, fork, { ...wishes, placement: { kind: "required", node: "cocoon-n3" } });
+  const pod = buildPod(set, fork, { ...options, placement: { kind: "required", node: "cocoon-n3" } });
   assert.equal(requiredNode(pod), "cocoon-n3");
   const { affinity: _affinity, ...spec } = pod.spec ?? { containers: [] };
   assert.deepEqual(pod.metadata, {
@@ -110,15 +110,15 @@ test("a sub-agent's pod is what kubelets and schedulers expect", () => {
 test("pods share nothing with the spec they are built from", () => {
   const set = atlas();
   const before = structuredClone(set.spec);
-  for (const member of membersOf(set).subAgents) buildPod(set, member, wishes);
+  for (const member of computeMembers(set).subAgents) buildPod(set, member, options);
   assert.deepEqual(set.spec, before, "building a pod writes nothing back");
 });
 
-test("a static toolbox carries the address it was given, and nobody manages it", () => {
+test("a static toolbox carries the address it was given, and is not managed", () => {
   const set = atlas();
-  const [legacy] = membersOf(set).toolboxes;
+  const [legacy] = computeMembers(set).toolboxes;
   assert.ok(legacy);
-  const { annotations = {} } = buildPod(set, legacy, { ...wishes, legacyKeys: true }).metadata;
+  const { annotations = {} } = buildPod(set, legacy, { ...options, legacyKeys: true }).metadata;
   assert.equal(annotations["vm.cocoonstack.io/id"], "qemu-77");
   assert.equal(annotations["vm.cocoonstack.io/ip"], "10.20.0.9");
   assert.equal(annotations["vm.cocoonstack.io/vnc-port"], "5907");
@@ -127,13 +127,14 @@ test("a static toolbox carries the address it was given, and nobody manages it",
   assert.equal(annotations["cocoon.cis/vm-id"], "qemu-77", "a bridged pod has the older keys too");
 });
 
-const podOf = (set: ReturnType<typeof atlas>) => readMachine(buildPod(set, membersOf(set).main, wishes));
+const buildTestPod = (set: ReturnType<typeof atlas>) =>
+  readMachine(buildPod(set, computeMembers(set).main, options));
 
 test("only what cannot be changed on a living machine counts as drift", () => {
-  const machine = podOf(atlas());
+  const machine = buildTestPod(atlas());
   const drift = (agent: object, spec: object = {}) => {
     const set = atlas(agent, spec);
-    return driftOf(set, membersOf(set).main, machine) !== undefined;
+    return findDrift(set, computeMembers(set).main, machine) !== undefined;
   };
   assert.equal(drift({}), false);
   assert.equal(drift({ storage: "61440Mi" }), false, "the same amount");
@@ -163,7 +164,7 @@ test("only what cannot be changed on a living machine counts as drift", () => {
 
 test("defaults of the API server and limit ranges are no drift, also of pods without a hash", () => {
   const set = atlas({ resources: { requests: { cpu: "2" }, limits: { memory: "4Gi" } } });
-  const built = buildPod(set, membersOf(set).main, wishes);
+  const built = buildPod(set, computeMembers(set).main, options);
   const [container] = built.spec?.containers ?? [];
   assert.ok(container);
   const defaulted = {
@@ -185,15 +186,15 @@ test("defaults of the API server and limit ranges are no drift, also of pods wit
       ],
     },
   };
-  assert.equal(driftOf(set, membersOf(set).main, readMachine(defaulted)), undefined);
+  assert.equal(findDrift(set, computeMembers(set).main, readMachine(defaulted)), undefined);
 });
 
 test("a new address of a static machine is told, not rebuilt", () => {
   const set = atlas();
-  const [member] = membersOf(set).toolboxes;
+  const [member] = computeMembers(set).toolboxes;
   assert.ok(member);
-  const machine = readMachine(buildPod(set, member, wishes));
+  const machine = readMachine(buildPod(set, member, options));
   const moved = { ...member, spec: { ...member.spec, staticIP: "10.20.0.10" } };
   assert.deepEqual(advisoryChanges(moved, machine), { "vm.cocoonstack.io/ip": "10.20.0.10" });
-  assert.equal(driftOf(set, moved, machine), undefined);
+  assert.equal(findDrift(set, moved, machine), undefined);
 });

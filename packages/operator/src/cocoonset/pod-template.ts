@@ -13,9 +13,9 @@ import {
 } from "@cocoon/contract";
 import { tryParseQuantity } from "@cocoon/core/quantity";
 import type { Pod, PodSpec, Toleration } from "@cocoon/kube";
-import type { SleepReason } from "../machine.ts";
+import type { HibernateReason } from "@cocoon/machine";
 import { templateHash } from "./drift.ts";
-import { keyOfSet, memberKey, type Member } from "./members.ts";
+import { getSetKey, memberKey, type Member } from "./members.ts";
 
 /** Where a pod may or should run. */
 export type Placement =
@@ -23,12 +23,12 @@ export type Placement =
   | { readonly kind: "required"; readonly node: string }
   | { readonly kind: "preferred"; readonly node: string };
 
-export interface PodWishes {
+export interface PodOptions {
   readonly placement: Placement;
   /** Start from tag `hibernate`. */
   readonly restore: boolean;
   /** The machine sleeps from the start, for this reason. */
-  readonly sleep: SleepReason | "";
+  readonly sleep: HibernateReason | "";
   /** Carry the keys of the older API as well. */
   readonly legacyKeys: boolean;
   /** Start from this image instead of the spec's. */
@@ -44,16 +44,16 @@ const tolerations: readonly Toleration[] = [
   { key: "node.kubernetes.io/unreachable", operator: "Exists", effect: "NoExecute" },
 ];
 
-export function buildPod(set: CocoonSet, member: Member, wishes: PodWishes): Pod {
-  const { namespace, set: name } = keyOfSet(set);
+export function buildPod(set: CocoonSet, member: Member, options: PodOptions): Pod {
+  const { namespace, set: name } = getSetKey(set);
   return {
     apiVersion: "v1",
     kind: "Pod",
     metadata: {
       name: member.podName,
       namespace,
-      labels: labelsOf(name, member, wishes),
-      annotations: annotationsOf(set, member, wishes),
+      labels: buildLabels(name, member, options),
+      annotations: buildAnnotations(set, member, options),
       ownerReferences: [
         {
           apiVersion,
@@ -65,11 +65,11 @@ export function buildPod(set: CocoonSet, member: Member, wishes: PodWishes): Pod
         },
       ],
     },
-    spec: podSpecOf(set, member, wishes.placement),
+    spec: buildPodSpec(set, member, options.placement),
   };
 }
 
-function labelsOf(set: string, member: Member, { legacyKeys }: PodWishes): Record<string, string> {
+function buildLabels(set: string, member: Member, { legacyKeys }: PodOptions): Record<string, string> {
   const role = member.role;
   const slot = String(memberKey(member));
   return {
@@ -83,8 +83,8 @@ function labelsOf(set: string, member: Member, { legacyKeys }: PodWishes): Recor
   };
 }
 
-function annotationsOf(set: CocoonSet, member: Member, wishes: PodWishes): Record<string, string> {
-  const { legacyKeys, restore, sleep, image } = wishes;
+function buildAnnotations(set: CocoonSet, member: Member, options: PodOptions): Record<string, string> {
+  const { legacyKeys, restore, sleep, image } = options;
   const vm = image === undefined ? member.vm : { ...member.vm, image, mode: "clone" };
   return {
     ...writeVmSpec(vm, { legacyKeys }),
@@ -102,10 +102,10 @@ function staticRuntime(member: Member, legacyKeys: boolean): Record<string, stri
   return writeVmRuntime({ ip: staticIP, vmId: staticVMID, vncPort }, { legacyKeys });
 }
 
-function podSpecOf(set: CocoonSet, member: Member, placement: Placement): PodSpec {
+function buildPodSpec(set: CocoonSet, member: Member, placement: Placement): PodSpec {
   const { nodePool, snapshotCompatibilityClass } = set.spec;
   const agent = member.role === "toolbox" ? undefined : member.spec;
-  const affinity = affinityOf(placement);
+  const affinity = buildAffinity(placement);
   return {
     terminationGracePeriodSeconds: 1,
     nodeSelector: {
@@ -114,7 +114,7 @@ function podSpecOf(set: CocoonSet, member: Member, placement: Placement): PodSpe
     },
     tolerations: structuredClone(tolerations),
     ...(affinity ? { affinity } : {}),
-    // A guest has no use for the token of a pod unless somebody gave it an account.
+    // A guest has no use for the token of a pod unless the spec names an account.
     ...(agent?.serviceAccountName
       ? { serviceAccountName: agent.serviceAccountName }
       : { automountServiceAccountToken: false }),
@@ -123,14 +123,14 @@ function podSpecOf(set: CocoonSet, member: Member, placement: Placement): PodSpe
       {
         name: machineContainer,
         image: placeholderImage,
-        resources: resourcesOf(member),
+        resources: buildResources(member),
         ...(agent?.envFrom ? { envFrom: structuredClone(agent.envFrom) } : {}),
       },
     ],
   };
 }
 
-function resourcesOf({ spec }: Member): {
+function buildResources({ spec }: Member): {
   readonly requests?: Record<string, string>;
   readonly limits?: Record<string, string>;
 } {
@@ -153,7 +153,7 @@ function texts(amounts: Readonly<Record<string, string | number>> | undefined): 
 
 const hostnameLabel = "kubernetes.io/hostname";
 
-function affinityOf(placement: Placement): Record<string, unknown> | undefined {
+function buildAffinity(placement: Placement): Record<string, unknown> | undefined {
   if (placement.kind === "anywhere") return undefined;
   const term = {
     matchExpressions: [{ key: hostnameLabel, operator: "In", values: [placement.node] }],

@@ -1,7 +1,7 @@
 /**
  * Machines that failed: replaced at once, then after 1, 5 and 30 seconds, then left for people to look at (dead
  * letter). What was done is persisted on the set before the pod goes. Attempts are forgotten when the machine has been
- * ready for a while, when its spec changed, or when somebody removed the pod that was left.
+ * ready for a while, when its spec changed, or when a user removed the pod that was left.
  */
 import {
   annotation,
@@ -11,15 +11,16 @@ import {
   type Rebuilds as Attempts,
 } from "@cocoon/contract";
 import { parseDuration } from "@cocoon/core";
-import { readySince, type Machine } from "../machine.ts";
+import { readySince, type Machine } from "../pod-machine.ts";
 import type { Draft } from "./draft.ts";
-import { driftOf } from "./drift.ts";
+import { findDrift } from "./drift.ts";
+import { mayReplaceFailed } from "./replace-failed.ts";
 import { memberKey, type AgentMember, type Member } from "./members.ts";
 
 const waitsMs = [0, 1_000, 5_000, 30_000];
-const mostRebuilds = waitsMs.length;
+const maxRebuilds = waitsMs.length;
 /** The count of a machine that was given to people: one more than any rebuild leaves. */
-const deadLetterCount = mostRebuilds + 1;
+const deadLetterCount = maxRebuilds + 1;
 const defaultResetMs = 10 * 60_000;
 
 type Key = number | string;
@@ -33,7 +34,7 @@ export class Rebuilds {
 
   constructor(draft: Draft) {
     this.#draft = draft;
-    const { annotations = {} } = draft.world.set.metadata;
+    const { annotations = {} } = draft.observed.set.metadata;
     this.#history = new Map<Key, Attempts>([
       ...readRebuildHistory(annotations),
       ...readToolboxRebuilds(annotations[setAnnotation.toolboxRebuilds]),
@@ -43,59 +44,60 @@ export class Rebuilds {
 
   /** A sub-agent or toolbox that failed. */
   consider(member: Member, machine: Machine): void {
-    if (machine.sleepKey) {
-      this.#draft.trouble(
+    if (machine.hibernate) {
+      this.#draft.problem(
         "SleepFailed",
         `${machine.podName} cannot go to sleep: ${machine.lifecycle.message}`,
       );
       return;
     }
-    if (driftOf(this.#draft.world.set, member, machine) !== undefined)
+    if (findDrift(this.#draft.observed.set, member, machine) !== undefined)
       return this.#startOver(member, machine);
     const attempts = this.#history.get(memberKey(member));
     const count = attempts?.count ?? 0;
-    if (count >= mostRebuilds) return void this.#bury.push({ member, machine });
+    if (count >= maxRebuilds) return void this.#bury.push({ member, machine });
     const leftMs = this.#leftMs(attempts);
-    if (leftMs > 0) return this.#draft.lookAgain(leftMs);
-    this.#again(member, machine);
+    if (leftMs > 0) return this.#draft.requeueAfter(leftMs);
+    if (mayReplaceFailed(this.#draft, member, machine)) this.#again(member, machine);
   }
 
   /** The main agent is rebuilt only where the spec says so. */
   considerMain(member: AgentMember, machine: Machine): void {
-    const { set } = this.#draft.world;
-    const drift = driftOf(set, member, machine);
-    if (drift !== undefined && !machine.sleepKey) return this.#startOver(member, machine);
+    const { set } = this.#draft.observed;
+    const drift = findDrift(set, member, machine);
+    if (drift !== undefined && !machine.hibernate) return this.#startOver(member, machine);
     if ((set.spec.rebuild?.main ?? "Never") !== "Never") this.consider(member, machine);
   }
 
   considerDeadLetter(member: Member, machine: Machine): void {
-    if (driftOf(this.#draft.world.set, member, machine) !== undefined)
+    if (findDrift(this.#draft.observed.set, member, machine) !== undefined)
       return this.#startOver(member, machine);
-    this.#draft.trouble(
+    this.#draft.problem(
       "DeadLetter",
-      `${machine.podName} failed ${mostRebuilds + 1} times and is left as it is`,
+      `${machine.podName} failed ${maxRebuilds + 1} times and is left as it is`,
     );
   }
 
   considerHealthy(member: Member, machine: Machine): void {
     const key = memberKey(member);
     if (!this.#history.has(key) || !machine.ready) return;
-    const { set, now } = this.#draft.world;
+    const { set, now } = this.#draft.observed;
     const resetMs = set.spec.rebuild?.resetAfter
       ? parseDuration(set.spec.rebuild.resetAfter)
       : defaultResetMs;
     const leftMs = readySince(machine) + resetMs - now.getTime();
-    if (leftMs > 0) this.#draft.lookAgain(leftMs);
+    if (leftMs > 0) this.#draft.requeueAfter(leftMs);
     else this.#history.delete(key);
   }
 
-  /** No pod although it was left for people: somebody removed it, so it gets a fresh start. */
+  /** No pod although it was left for users to examine: one removed it, so it gets a fresh start. */
   noteMissing(member: Member): void {
     const key = memberKey(member);
     if ((this.#history.get(key)?.count ?? 0) >= deadLetterCount) this.#history.delete(key);
   }
 
   #startOver(member: Member, machine: Machine): void {
+    if (!mayReplaceFailed(this.#draft, member, machine)) return;
     this.#history.delete(memberKey(member));
     this.#replace.push({ member, machine, why: "its spec changed after it failed" });
   }
@@ -103,20 +105,20 @@ export class Rebuilds {
   #again(member: Member, machine: Machine): void {
     const key = memberKey(member);
     const count = (this.#history.get(key)?.count ?? 0) + 1;
-    this.#history.set(key, { count, lastDeleted: this.#draft.world.now });
-    this.#replace.push({ member, machine, why: `it failed: rebuild ${count} of ${mostRebuilds}` });
+    this.#history.set(key, { count, lastDeleted: this.#draft.observed.now });
+    this.#replace.push({ member, machine, why: `it failed: rebuild ${count} of ${maxRebuilds}` });
   }
 
   #leftMs(attempts: Attempts | undefined): number {
     if (!attempts) return 0;
     const waitMs = waitsMs[attempts.count] ?? 0;
-    return attempts.lastDeleted.getTime() + waitMs - this.#draft.world.now.getTime();
+    return attempts.lastDeleted.getTime() + waitMs - this.#draft.observed.now.getTime();
   }
 
   finish(): void {
     const draft = this.#draft;
     for (const { member } of this.#bury)
-      this.#history.set(memberKey(member), { count: deadLetterCount, lastDeleted: draft.world.now });
+      this.#history.set(memberKey(member), { count: deadLetterCount, lastDeleted: draft.observed.now });
     this.#prune();
     const [slots, toolboxes] = this.#texts();
     if (slots !== this.#before[0] || toolboxes !== this.#before[1])
@@ -128,8 +130,9 @@ export class Rebuilds {
         },
       });
     for (const { machine, why } of this.#replace) {
-      draft.do({ kind: "deletePod", machine, why }, { kind: "count", what: { metric: "rebuild" } });
-      draft.tell("Normal", "SubAgentRebuilding", `${machine.podName}: ${why}`);
+      draft.deletePod(machine, why);
+      draft.do({ kind: "count", what: { metric: "rebuild" } });
+      draft.emit("Normal", "SubAgentRebuilding", `${machine.podName}: ${why}`);
     }
     for (const { machine } of this.#bury) this.#deadLetter(machine);
   }
@@ -139,12 +142,12 @@ export class Rebuilds {
       { kind: "changePod", machine, annotations: { [annotation.deadLetter]: "true" } },
       { kind: "count", what: { metric: "deadLetter" } },
     );
-    const message = `${machine.podName} failed again after ${mostRebuilds} rebuilds: ${machine.lifecycle.message || "no reason given"}`;
-    this.#draft.tell("Warning", "SubAgentDeadLetter", message);
+    const message = `${machine.podName} failed again after ${maxRebuilds} rebuilds: ${machine.lifecycle.message || "no reason given"}`;
+    this.#draft.emit("Warning", "SubAgentDeadLetter", message);
   }
 
   #prune(): void {
-    const { subAgents, toolboxes } = this.#draft.world.members;
+    const { subAgents, toolboxes } = this.#draft.observed.members;
     const names = new Set(toolboxes.map((toolbox) => toolbox.name));
     for (const key of this.#history.keys())
       if (typeof key === "number" ? key > subAgents.length : !names.has(key)) this.#history.delete(key);

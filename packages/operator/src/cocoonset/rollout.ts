@@ -2,9 +2,9 @@
  * Machines that no longer match the spec. What can be changed on a living machine is told to it; the others are
  * replaced, main first, as many at a time as the budget allows. A machine that sleeps is left alone until it wakes.
  */
-import type { Machine } from "../machine.ts";
+import type { Machine } from "../pod-machine.ts";
 import type { Draft } from "./draft.ts";
-import { advisoryChanges, driftOf } from "./drift.ts";
+import { advisoryChanges, findDrift } from "./drift.ts";
 import type { Member } from "./members.ts";
 import { unavailableMachines } from "./phase.ts";
 
@@ -15,32 +15,32 @@ export class Rollout {
 
   constructor(draft: Draft) {
     this.#draft = draft;
-    this.#unavailable = unavailableMachines(draft.world);
+    this.#unavailable = unavailableMachines(draft.observed);
   }
 
   consider(member: Member, machine: Machine): void {
     const draft = this.#draft;
     const changes = advisoryChanges(member, machine);
-    // Without a new stamp: nobody waits for an answer, and a machine that sleeps need not be asked again.
+    // Without a new generation: no part waits for it, and a hibernated machine need not be looked up again.
     if (Object.keys(changes).length > 0) draft.do({ kind: "changePod", machine, annotations: changes });
-    const drift = driftOf(draft.world.set, member, machine);
+    const drift = findDrift(draft.observed.set, member, machine);
     if (drift === undefined) return;
     this.#outdated.push(machine.podName);
-    if (machine.sleepKey || !this.#mayReplace(machine)) return;
+    if (machine.hibernate || !this.#mayReplace(machine)) return;
     if (machine.ready) this.#unavailable += 1;
-    draft.do({ kind: "deletePod", machine, why: drift });
+    draft.deletePod(machine, drift);
   }
 
   #mayReplace(machine: Machine): boolean {
-    const { rollout } = this.#draft.world.set.spec;
+    const { rollout } = this.#draft.observed.set.spec;
     if (rollout?.strategy === "OnDelete") return false;
     return !machine.ready || this.#unavailable < (rollout?.maxUnavailable ?? 1);
   }
 
   /** Shown once there was something to say. */
   finish(): void {
-    const { world, generation, conditions } = this.#draft;
-    const shown = world.set.status?.conditions?.some(({ type }) => type === "UpToDate");
+    const { observed, generation, conditions } = this.#draft;
+    const shown = observed.set.status?.conditions?.some(({ type }) => type === "UpToDate");
     if (!shown && this.#outdated.length === 0) return;
     const current = this.#outdated.length === 0;
     conditions.push({

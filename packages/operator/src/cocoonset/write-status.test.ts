@@ -7,7 +7,7 @@ import { StatusWriter } from "./write-status.ts";
 const signal = new AbortController().signal;
 const statusDelayMs = 2_000;
 
-function setOf(uid: string): CocoonSet {
+function buildSet(uid: string): CocoonSet {
   const metadata = { name: uid, namespace: "n", uid, generation: 1 };
   return readCocoonSet({ metadata, spec: { agent: { image: "team/base:v1" } } });
 }
@@ -29,26 +29,26 @@ const scaling = (readyAgents: number): CocoonSetStatus => ({ phase: "Scaling", r
 
 test("a set that stands still is shown after the delay, one that gets on after five, one that is Running at once", async () => {
   const { clock, statuses } = writer();
-  const still = setOf("still");
+  const still = buildSet("still");
   assert.equal(await statuses.writeSoon(still, scaling(1), { signal }), statusDelayMs);
   clock.nowMs += statusDelayMs;
   assert.equal(await statuses.writeSoon(still, scaling(1), { signal }), 0);
   assert.equal(clock.writes, 1);
 
-  const moving = setOf("moving");
+  const moving = buildSet("moving");
   for (let step = 0; step < 20; step += 1) {
     assert.ok((await statuses.writeSoon(moving, scaling(step), { signal })) > 0);
     clock.nowMs += statusDelayMs / 4;
   }
   assert.equal(await statuses.writeSoon(moving, scaling(20), { signal }), 0);
   assert.equal(clock.writes, 2);
-  await statuses.writeSoon(setOf("fast"), { phase: "Running", readyAgents: 1 }, { signal });
+  await statuses.writeSoon(buildSet("fast"), { phase: "Running", readyAgents: 1 }, { signal });
   assert.equal(clock.writes, 3);
 });
 
 test("where every step takes long, standing still for that long is not shown", async () => {
   const { clock, statuses } = writer();
-  const sets = Array.from({ length: 50 }, (_, index) => setOf(`set-${index}`));
+  const sets = Array.from({ length: 50 }, (_, index) => buildSet(`set-${index}`));
   for (let step = 0; step < 3; step += 1) {
     for (const set of sets) await statuses.writeSoon(set, scaling(step), { signal });
     clock.nowMs += statusDelayMs * 0.9;

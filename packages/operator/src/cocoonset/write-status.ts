@@ -1,19 +1,18 @@
-/** Writes a set's status when it differs, tells what changed, and holds back what will be outdated in a moment. */
-import { findCondition, type CocoonSet, type CocoonSetStatus } from "@cocoon/contract";
+/** Writes a set's status when it differs, emits events, and holds back what will be outdated in a moment. */
+import { findCondition, type CocoonSet, type CocoonSetStatus, type SetPhase } from "@cocoon/contract";
 import { createMergePatch, jsonEqual, type Abortable } from "@cocoon/core";
-import { keyOf } from "@cocoon/kube";
 import { referenceTo } from "@cocoon/kube/controller";
-import { cocoonSets } from "../kinds.ts";
+import { cocoonSets, patchStatus } from "../kinds.ts";
 import type { SetParts } from "./parts.ts";
-import { happeningsOf } from "./transitions.ts";
+import type { Event } from "./draft.ts";
 
 /** Written at once, because later passes or people depend on it; the others are steps on the way. */
 const passing: ReadonlySet<string> = new Set(["", "Pending", "Scaling"]);
 
 /** A set that gets on is shown later than one that stands still, but not for ever. */
-const mostDelays = 5;
+const maxDelays = 5;
 /** Where every step takes long, for all sets, standing still for that long means little: up to this many times longer. */
-const mostPatience = 3;
+const maxSlowdown = 3;
 /** Share of the newest step in the average. */
 const newest = 0.1;
 
@@ -33,6 +32,11 @@ export class StatusWriter {
     this.#parts = parts;
   }
 
+  /** Whether any set is on its way up: its status is held back until it gets there. */
+  get holdsAny(): boolean {
+    return this.#held.size > 0;
+  }
+
   /** Milliseconds after which to come back for a status that was held back; 0 when there is nothing left to write. */
   async writeSoon(set: CocoonSet, status: CocoonSetStatus, options: Abortable): Promise<number> {
     const { uid = "" } = set.metadata;
@@ -43,13 +47,8 @@ export class StatusWriter {
     return 0;
   }
 
-  async write(set: CocoonSet, status: CocoonSetStatus, { signal }: Abortable): Promise<void> {
-    const body = createMergePatch(set.status ?? {}, status);
-    if (body === undefined) return;
-    const { uid } = set.metadata;
-    const patch = { type: "merge", body: { metadata: { uid }, status: body } } as const;
-    await this.#parts.sets.patch({ key: keyOf(set), patch }, { signal, subresource: "status" });
-    this.#tell(set, status);
+  async write(set: CocoonSet, status: CocoonSetStatus, options: Abortable): Promise<void> {
+    if (await patchStatus(this.#parts.sets, { object: set, status }, options)) this.#emit(set, status);
   }
 
   forget(uid: string): void {
@@ -59,13 +58,13 @@ export class StatusWriter {
   #holdMs(set: CocoonSet, status: CocoonSetStatus): number {
     const before = set.status;
     const onTheWay = passing.has(before?.phase ?? "") && passing.has(status.phase ?? "");
-    const sameTrouble = jsonEqual(troubleOf(before), troubleOf(status));
-    if (!onTheWay || !sameTrouble || createMergePatch(before ?? {}, status) === undefined) return 0;
+    const sameProblem = jsonEqual(readProblem(before), readProblem(status));
+    if (!onTheWay || !sameProblem || createMergePatch(before ?? {}, status) === undefined) return 0;
     const now = this.#parts.now().getTime();
-    const { since, changedAt } = this.#hold(set.metadata.uid ?? "", progressOf(status), now);
+    const { since, changedAt } = this.#hold(set.metadata.uid ?? "", describeProgress(status), now);
     const { statusDelayMs } = this.#parts;
-    const delayMs = Math.min(Math.max(statusDelayMs, 3 * this.#stepMs), mostPatience * statusDelayMs);
-    return Math.min(changedAt + delayMs, since + mostDelays * delayMs) - now;
+    const delayMs = Math.min(Math.max(statusDelayMs, 3 * this.#stepMs), maxSlowdown * statusDelayMs);
+    return Math.min(changedAt + delayMs, since + maxDelays * delayMs) - now;
   }
 
   #hold(uid: string, text: string, now: number): Held {
@@ -77,28 +76,72 @@ export class StatusWriter {
     return held;
   }
 
-  #tell(set: CocoonSet, status: CocoonSetStatus): void {
+  #emit(set: CocoonSet, status: CocoonSetStatus): void {
     const { events, metrics } = this.#parts;
     const reference = referenceTo(cocoonSets, set);
-    for (const happening of happeningsOf(set.status, status)) {
-      events.record(reference, happening);
-      if (happening.reason === "PodLifecycleFailed")
+    for (const event of computeEvents(set.status, status)) {
+      events.record(reference, event);
+      if (event.reason === "PodLifecycleFailed")
         metrics.lifecycleFailed.inc({ phase: set.status?.phase ?? "Pending" });
     }
   }
 }
 
-function troubleOf(status: CocoonSetStatus | undefined): readonly string[] {
+function readProblem(status: CocoonSetStatus | undefined): readonly string[] {
   const degraded = findCondition(status?.conditions, "Degraded");
   return degraded?.status === "True" ? [degraded.reason, degraded.message] : [];
 }
 
 /** What moves while a set comes up. */
-function progressOf({ phase, readyAgents, readyToolboxes, agents, toolboxes }: CocoonSetStatus): string {
+function describeProgress({
+  phase,
+  readyAgents,
+  readyToolboxes,
+  agents,
+  toolboxes,
+}: CocoonSetStatus): string {
   const machines = [...(agents ?? []), ...(toolboxes ?? [])].map(({ podName, nodeName, ready }) => [
     podName,
     nodeName,
     ready,
   ]);
   return JSON.stringify([phase, readyAgents, readyToolboxes, machines]);
+}
+
+/** Once per transition, because it follows from what is persisted. */
+function computeEvents(before: CocoonSetStatus | undefined, after: CocoonSetStatus): readonly Event[] {
+  return [
+    ...problemEvents(before, after),
+    ...keptEvents(before, after),
+    ...phaseEvents(before?.phase, after),
+  ];
+}
+
+function problemEvents(before: CocoonSetStatus | undefined, after: CocoonSetStatus): readonly Event[] {
+  const [old, now] = [
+    findCondition(before?.conditions, "Degraded"),
+    findCondition(after.conditions, "Degraded"),
+  ];
+  if (now?.status !== "True") return [];
+  if (old?.status === "True" && old.reason === now.reason) return [];
+  return [{ type: "Warning", reason: now.reason, message: now.message }];
+}
+
+function keptEvents(before: CocoonSetStatus | undefined, after: CocoonSetStatus): readonly Event[] {
+  const [old, now] = [before, after].map((status) => findCondition(status?.conditions, "SnapshotsKept"));
+  if (now?.status !== "True" || old?.message === now.message) return [];
+  return [{ type: "Warning", reason: "SnapshotKept", message: now.message }];
+}
+
+const asleep: ReadonlySet<SetPhase> = new Set(["Suspended", "Suspending", "Waking"]);
+
+function phaseEvents(before: SetPhase | undefined, { phase }: CocoonSetStatus): readonly Event[] {
+  if (phase === undefined || phase === before || before === undefined) return [];
+  if (before === "Failed" && (phase === "Running" || phase === "Scaling"))
+    return [{ type: "Normal", reason: "RecoveredFromFailure", message: "the main agent is ready again" }];
+  if (phase === "Suspended")
+    return [{ type: "Normal", reason: "Suspended", message: "every machine sleeps" }];
+  if (phase === "Running" && asleep.has(before))
+    return [{ type: "Normal", reason: "Woken", message: "every machine is awake again" }];
+  return [];
 }

@@ -1,22 +1,22 @@
 /** What is planned for a CocoonHibernation, row by row. */
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
-import { annotation } from "@cocoon/contract";
-import { membersOf } from "../cocoonset/members.ts";
-import type { TagAnswer } from "../cocoonset/world.ts";
-import { readMachine } from "../machine.ts";
+import { annotation, legacyAnnotation } from "@cocoon/contract";
+import { computeMembers } from "../cocoonset/members.ts";
+import type { TagAnswer } from "../cocoonset/observed-set.ts";
+import { readMachine } from "../pod-machine.ts";
 import {
   digest,
-  hibernationOf,
+  buildHibernation,
   now,
   otherDigest,
-  podOf,
-  setOf,
+  buildTestPod,
+  buildSet,
   type How,
   type PodInput,
 } from "../testing/fixtures.ts";
 import { planHibernation } from "./plan.ts";
-import type { HibernationWorld } from "./world.ts";
+import type { ObservedHibernation } from "./status.ts";
 
 interface Row {
   readonly row: string;
@@ -48,12 +48,19 @@ const was = (phase: string, since = "2026-06-01T11:59:00Z", more: object = {}) =
   },
 });
 
-function worldOf({ is = {}, pod, owned = true, suspended = false, tag, retry = "" }: Row): HibernationWorld {
-  const set = setOf();
+function buildObserved({
+  is = {},
+  pod,
+  owned = true,
+  suspended = false,
+  tag,
+  retry = "",
+}: Row): ObservedHibernation {
+  const set = buildSet();
   const input = typeof pod === "string" ? { how: pod } : pod;
   return {
-    hibernation: hibernationOf("a-0", is),
-    machine: input && readMachine(podOf(set, membersOf(set), { name: "0", ...input })),
+    hibernation: buildHibernation("a-0", is),
+    machine: input && readMachine(buildTestPod(set, computeMembers(set), { name: "0", ...input })),
     ownerSet: owned ? "a" : "",
     setSuspended: suspended,
     tag,
@@ -65,12 +72,12 @@ function worldOf({ is = {}, pod, owned = true, suspended = false, tag, retry = "
 function did(plan: ReturnType<typeof planHibernation>): string[] {
   return [
     ...(plan.addFinalizer ? ["finalizer"] : []),
-    ...(plan.ask ? ["ask"] : []),
+    ...(plan.needsLookup ? ["look up"] : []),
     ...(plan.podChanges ? [plan.podChanges[annotation.hibernate] === "true" ? "key" : "no key"] : []),
     ...(plan.drop ? ["drop"] : []),
     ...(plan.removeFinalizer ? ["let go"] : []),
     ...(plan.retry ? ["retry"] : []),
-    ...plan.happenings.map(({ reason }) => reason),
+    ...plan.events.map(({ reason }) => reason),
     ...(plan.duration ? [`${plan.duration.of} ${plan.duration.result}`] : []),
   ];
 }
@@ -79,7 +86,7 @@ function table(name: string, rows: readonly Row[]): void {
   suite(name, () => {
     for (const row of rows)
       test(row.row, () => {
-        const plan = planHibernation(worldOf(row));
+        const plan = planHibernation(buildObserved(row));
         assert.equal(plan.status.phase, row.phase);
         assert.deepEqual(did(plan), row.does ?? []);
       });
@@ -123,7 +130,7 @@ table("to sleep", [
     is: was("Hibernating"),
     pod: "asleep",
     phase: "Hibernating",
-    does: ["ask"],
+    does: ["look up"],
   },
   {
     row: "asleep and there",
@@ -205,7 +212,7 @@ table("to sleep", [
   },
   { row: "failed stays failed", is: was("Failed"), pod: "dozing", phase: "Failed" },
   {
-    row: "until a new text asks for another attempt",
+    row: "until a new text requests another attempt",
     is: was("Failed"),
     pod: "dozing",
     retry: "again",
@@ -249,7 +256,7 @@ table("to wake", [
     phase: "Waking",
   },
   {
-    row: "ready for an older wish is not enough",
+    row: "ready for an older request is not enough",
     is: { ...wake, ...was("Waking") },
     pod: { annotations: { [annotation.lifecycleObservedGeneration]: "1" } },
     phase: "Waking",
@@ -266,22 +273,43 @@ table("to wake", [
     is: { ...wake, ...was("Active", undefined, { snapshotDigest: digest }) },
     pod: { readyAt: "2026-06-01T11:00:00Z" },
     phase: "Active",
-    does: ["ask"],
+    does: ["look up"],
   },
   {
-    row: "and dropped",
+    row: "and dropped, when the VM was restored from it",
     is: { ...wake, ...was("Active", undefined, { snapshotDigest: digest }) },
-    pod: { readyAt: "2026-06-01T11:00:00Z" },
+    pod: { readyAt: "2026-06-01T11:00:00Z", restoredDigest: digest },
     tag: there,
     phase: "Active",
     does: ["drop"],
   },
   {
-    row: "but never a newer one",
-    is: { ...wake, ...was("Active", undefined, { snapshotDigest: otherDigest }) },
-    pod: { readyAt: "2026-06-01T11:00:00Z" },
+    row: "but not while its memory is still coming from it",
+    is: { ...wake, ...was("Active", undefined, { snapshotDigest: digest }) },
+    pod: {
+      readyAt: "2026-06-01T11:00:00Z",
+      restoredDigest: digest,
+      annotations: { [annotation.loading]: "true" },
+    },
     tag: there,
     phase: "Active",
+    does: [],
+  },
+  {
+    row: "but never another one: it is reported and kept",
+    is: { ...wake, ...was("Active", undefined, { snapshotDigest: otherDigest }) },
+    pod: { readyAt: "2026-06-01T11:00:00Z", restoredDigest: otherDigest },
+    tag: there,
+    phase: "Active",
+    does: ["SnapshotKept"],
+  },
+  {
+    row: "an older kubelet booted fresh: the recorded digest is no proof, and the snapshot is kept",
+    is: { ...wake, ...was("Active", undefined, { snapshotDigest: digest }) },
+    pod: { readyAt: "2026-06-01T11:00:00Z", recorded: digest },
+    tag: there,
+    phase: "Active",
+    does: ["SnapshotKept"],
   },
   {
     row: "after five minutes",
@@ -351,3 +379,13 @@ table("deletion", [
     does: ["let go"],
   },
 ]);
+
+test("a pod that a Hibernation of the older API puts to sleep carries the older key as well", () => {
+  const ownerReferences = [
+    { apiVersion: "cocoon.cis/v1alpha1", kind: "Hibernation", name: "nap", uid: "u", controller: true },
+  ];
+  const keys = (is: object) =>
+    planHibernation(buildObserved({ row: "", phase: "", pod: "ready", owned: false, is })).podChanges;
+  assert.equal(keys({ metadata: { ownerReferences } })?.[legacyAnnotation.hibernate], "true");
+  assert.equal(keys({})?.[legacyAnnotation.hibernate], undefined);
+});

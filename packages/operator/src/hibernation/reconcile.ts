@@ -1,4 +1,4 @@
-/** One CocoonHibernation: look, plan, do, and say how it stands. */
+/** One CocoonHibernation: observe, plan, apply, and write the status. */
 import {
   apiGroup,
   finalizer,
@@ -8,45 +8,38 @@ import {
   withConditions,
   type CocoonHibernation,
 } from "@cocoon/contract";
-import { createMergePatch, isFault, messageOf, type Abortable, type Logger } from "@cocoon/core";
-import { keyOf, type KubeClient, type ObjectKey, type Pod } from "@cocoon/kube";
+import { Fault, getErrorMessage, ignoreFault, isFault, type Abortable } from "@cocoon/core";
+import { getKey, keyText, type ObjectKey, type Pod } from "@cocoon/kube";
 import {
   addFinalizer,
   annotationChanges,
-  controllerOf,
+  findController,
   hasFinalizer,
   referenceTo,
   removeFinalizer,
   requeue,
   settled,
-  type EventRecorder,
   type Outcome,
   type OwnWrites,
   type ReconcileContext,
 } from "@cocoon/kube/controller";
-import { readSchedule } from "../cocoonset/wishes.ts";
-import type { TagAnswer } from "../cocoonset/world.ts";
-import { cocoonHibernations, type CustomObject } from "../kinds.ts";
-import { readMachine } from "../machine.ts";
-import type { OperatorMetrics } from "../metrics.ts";
-import { overlayClient } from "../overlay-client.ts";
-import type { Snapshots } from "../snapshot-store.ts";
-import { planHibernation, retryTextOf, type HibernationPlan } from "./plan.ts";
-import type { HibernationWorld } from "./world.ts";
+import { readAgain } from "../cocoonset/apply-registry.ts";
+import { readExpiry, readSchedule } from "../cocoonset/desired-power.ts";
+import type { TagAnswer } from "../cocoonset/observed-set.ts";
+import type { SetParts } from "../cocoonset/parts.ts";
+import { cocoonHibernations, patchStatus, type CustomObject } from "../kinds.ts";
+import { readMachine, type Machine } from "../pod-machine.ts";
+import { planHibernation, readRetryText, type HibernationPlan } from "./plan.ts";
+import type { ObservedHibernation } from "./status.ts";
 
-export interface HibernationParts {
-  readonly client: KubeClient;
+export interface HibernationParts extends Pick<
+  SetParts,
+  "client" | "pods" | "sets" | "snapshots" | "events" | "metrics" | "now"
+> {
   readonly hibernations: OwnWrites<CustomObject>;
-  readonly pods: OwnWrites<Pod>;
-  readonly sets: OwnWrites<CustomObject>;
-  readonly snapshots: Snapshots;
-  readonly events: EventRecorder;
-  readonly metrics: OperatorMetrics;
-  readonly log: Logger;
-  readonly now: () => Date;
 }
 
-const mostRounds = 12;
+const maxRounds = 12;
 
 export class HibernationReconciler {
   readonly #parts: HibernationParts;
@@ -57,89 +50,84 @@ export class HibernationReconciler {
 
   async reconcile(key: ObjectKey, context: ReconcileContext): Promise<Outcome> {
     let tag: TagAnswer | undefined;
-    for (let round = 0; round < mostRounds; round += 1) {
+    for (let round = 0; round < maxRounds; round += 1) {
       const object = this.#parts.hibernations.get(key);
       if (!object) return settled;
       const hibernation = await this.#read(object, context);
       if (!hibernation || isFinished(hibernation)) return settled;
-      const world = this.#observe(hibernation, tag);
-      const plan = planHibernation(world);
-      if (plan.ask) {
-        tag = await this.#ask(world, context);
+      const observed = this.#observe(hibernation, tag);
+      const plan = planHibernation(observed);
+      if (plan.needsLookup) {
+        tag = await this.#lookUp(observed, context);
         continue;
       }
-      if (await this.#apply(world, plan, context)) continue;
+      if (await this.#apply(observed, plan, context)) continue;
       if (plan.retry) return requeue(0, "the registry could not be asked");
-      return plan.lookAgainMs === undefined
+      return plan.requeueAfterMs === undefined
         ? settled
-        : requeue(Math.max(100, plan.lookAgainMs), "its time is up then");
+        : requeue(Math.max(100, plan.requeueAfterMs), "its time is up then");
     }
-    return requeue(0, `not at rest after ${mostRounds} rounds`);
+    return requeue(0, `not at rest after ${maxRounds} rounds`);
   }
 
-  /** An object that cannot be read says so in its status; one that is being deleted is let go. */
+  /** The status of an object that cannot be read has the reason; a terminating one loses its finalizer. */
   async #read(object: CustomObject, { signal }: Abortable): Promise<CocoonHibernation | undefined> {
     try {
       return readCocoonHibernation(object);
     } catch (error) {
       if (!isFault(error, "invalid")) throw error;
       if (object.metadata.deletionTimestamp !== undefined) await this.#letGo(object, { signal });
-      else await this.#writeInvalid(object, messageOf(error), { signal });
+      else await this.#writeInvalid(object, getErrorMessage(error), { signal });
       return undefined;
     }
   }
 
-  #observe(hibernation: CocoonHibernation, tag: TagAnswer | undefined): HibernationWorld {
+  #observe(hibernation: CocoonHibernation, tag: TagAnswer | undefined): ObservedHibernation {
     const { namespace } = hibernation.metadata;
     const pod = this.#parts.pods.get({ namespace, name: hibernation.spec.podRef.name });
     const living = pod && pod.metadata.deletionTimestamp === undefined ? pod : undefined;
-    const owner = living ? ownerOf(living) : "";
+    const owner = living ? findOwnerSet(living) : "";
     return {
       hibernation,
       machine: living && readMachine(living),
       ownerSet: owner,
       setSuspended: owner !== "" && this.#isSuspended({ namespace, name: owner }),
       tag,
-      retryText: retryTextOf(hibernation.metadata.annotations),
+      retryText: readRetryText(hibernation.metadata.annotations),
       now: this.#parts.now(),
     };
   }
 
   #isSuspended(key: ObjectKey): boolean {
     const object = this.#parts.sets.get(key);
-    if (!object) return false;
-    try {
-      const set = readCocoonSet(object);
-      return set.spec.suspend === true || readSchedule({ set, now: this.#parts.now() }).asleep;
-    } catch (error) {
-      if (isFault(error, "invalid")) return false;
-      throw error;
-    }
+    const set = object && ignoreFault("invalid", () => readCocoonSet(object));
+    if (!set) return false;
+    const now = this.#parts.now();
+    return set.spec.suspend === true || readSchedule({ set, now }).asleep || readExpiry({ set, now }).expired;
   }
 
-  async #ask({ machine }: HibernationWorld, { signal }: Abortable): Promise<TagAnswer> {
+  async #lookUp({ machine }: ObservedHibernation, { signal }: Abortable): Promise<TagAnswer> {
     try {
-      const digest = await this.#parts.snapshots.sleeping(machine?.vm.vmName ?? "", { signal });
+      const digest = await this.#parts.snapshots.findHibernatedDigest(machine?.vm.vmName ?? "", { signal });
       return digest === undefined ? { kind: "absent" } : { kind: "there", digest };
     } catch (error) {
       if (signal.aborted) throw error;
-      return { kind: "unknown", message: messageOf(error) };
+      return { kind: "unknown", message: getErrorMessage(error) };
     }
   }
 
   /** Whether something was done that is worth another look. The finalizer comes first, the status before the pod. */
   async #apply(
-    world: HibernationWorld,
+    observed: ObservedHibernation,
     plan: HibernationPlan,
     { signal }: ReconcileContext,
   ): Promise<boolean> {
-    const { hibernation, machine } = world;
+    const { hibernation, machine } = observed;
     if (plan.addFinalizer) {
       await addFinalizer(this.#finalizerTarget(hibernation), { signal });
       return true;
     }
-    if (plan.drop !== undefined && machine)
-      await this.#parts.snapshots.drop(machine.vm.vmName, plan.drop, { signal });
+    if (plan.drop !== undefined && machine) await this.#drop(machine, plan.drop, { signal });
     const written = plan.removeFinalizer ? false : await this.#writeStatus(hibernation, plan, { signal });
     const changed =
       machine && plan.podChanges ? await this.#changePod(machine.pod, plan.podChanges, { signal }) : false;
@@ -147,27 +135,25 @@ export class HibernationReconciler {
     return written || changed || plan.removeFinalizer;
   }
 
-  async #writeStatus(
-    hibernation: CocoonHibernation,
-    plan: HibernationPlan,
-    { signal }: Abortable,
-  ): Promise<boolean> {
-    const body = createMergePatch(hibernation.status ?? {}, plan.status);
-    if (body === undefined) return false;
-    const { uid } = hibernation.metadata;
-    const patch = { type: "merge", body: { metadata: { uid }, status: body } } as const;
-    await this.#parts.hibernations.patch(
-      { key: keyOf(hibernation), patch },
-      { signal, subresource: "status" },
-    );
-    this.#tell(hibernation, plan);
-    return true;
+  /** What cannot be undone is not done by what a cache shows. */
+  async #drop({ pod, vm }: Machine, digest: string, { signal }: Abortable): Promise<void> {
+    const current = await readAgain(this.#parts.client, pod, { signal });
+    const { awake, loading, restoredDigest }: Partial<Machine> = current ? readMachine(current) : {};
+    if (!awake || loading || restoredDigest !== digest)
+      throw new Fault("conflict", `${keyText(getKey(pod))} changed: snapshot ${digest} is kept`);
+    await this.#parts.snapshots.drop(vm.vmName, { digest, restoredFrom: restoredDigest }, { signal });
   }
 
-  #tell(hibernation: CocoonHibernation, { happenings, duration }: HibernationPlan): void {
-    const { events, metrics } = this.#parts;
-    for (const happening of happenings)
-      events.record(referenceTo(cocoonHibernations, hibernation), happening);
+  async #writeStatus(object: CocoonHibernation, plan: HibernationPlan, options: Abortable): Promise<boolean> {
+    const { status } = plan;
+    const written = await patchStatus(this.#parts.hibernations, { object, status }, options);
+    if (written) this.#emit(object, plan);
+    return written;
+  }
+
+  #emit(hibernation: CocoonHibernation, { events, duration }: HibernationPlan): void {
+    const { events: recorder, metrics } = this.#parts;
+    for (const event of events) recorder.record(referenceTo(cocoonHibernations, hibernation), event);
     if (!duration) return;
     const histogram = duration.of === "hibernate" ? metrics.hibernateSeconds : metrics.wakeSeconds;
     histogram.observe({ result: duration.result }, duration.ms / 1000);
@@ -181,11 +167,8 @@ export class HibernationReconciler {
     const annotations = annotationChanges(pod, wanted);
     if (!annotations) return false;
     const body = { metadata: { uid: pod.metadata.uid, annotations } };
-    try {
-      await this.#parts.pods.patch({ key: keyOf(pod), patch: { type: "merge", body } }, { signal });
-    } catch (error) {
-      if (!isFault(error, "notFound")) throw error;
-    }
+    const patch = { type: "merge", body } as const;
+    await ignoreFault("notFound", this.#parts.pods.patch({ key: getKey(pod), patch }, { signal }));
     return true;
   }
 
@@ -193,30 +176,25 @@ export class HibernationReconciler {
     await removeFinalizer(this.#finalizerTarget(object), { signal });
   }
 
-  async #writeInvalid(object: CustomObject, message: string, { signal }: Abortable): Promise<void> {
+  async #writeInvalid(object: CustomObject, message: string, options: Abortable): Promise<void> {
     const generation = object.metadata.generation ?? 0;
     const before = object.status as { observedGeneration?: number; phase?: string } | undefined;
     if (before?.phase === "Failed" && before.observedGeneration === generation) return;
     const reports = [hibernationCondition("Failed", generation, message)];
     const conditions = withConditions([], reports, { now: this.#parts.now() });
-    const body = { status: { phase: "Failed", observedGeneration: generation, conditions } };
-    await this.#parts.hibernations.patch(
-      { key: keyOf(object), patch: { type: "merge", body } },
-      { signal, subresource: "status" },
-    );
+    const status = { ...before, phase: "Failed", observedGeneration: generation, conditions };
+    await patchStatus(this.#parts.hibernations, { object, status }, options);
   }
 
-  /** Patches go through the overlay, so that the next look sees them. */
   #finalizerTarget(object: CustomObject) {
-    const { client, hibernations } = this.#parts;
-    const overlaid = overlayClient(client, hibernations);
-    return { client: overlaid, type: cocoonHibernations, object, finalizer: finalizer.cocoonHibernation };
+    const { client, hibernations: writes } = this.#parts;
+    return { client, writes, type: cocoonHibernations, object, finalizer: finalizer.cocoonHibernation };
   }
 }
 
 /** The set of the current API that looks after the pod; "" when there is none. */
-function ownerOf(pod: Pod): string {
-  const owner = controllerOf(pod);
+function findOwnerSet(pod: Pod): string {
+  const owner = findController(pod);
   return owner?.kind === "CocoonSet" && owner.apiVersion.startsWith(`${apiGroup}/`) ? owner.name : "";
 }
 

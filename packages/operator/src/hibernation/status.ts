@@ -1,25 +1,44 @@
-/** What a finding makes of the object's status, and what is worth telling about it. Pure. */
+/** From what was observed to the object's status and events. Pure. */
 import {
   findCondition,
   hibernationCondition,
   restartsPhaseClock,
   withConditions,
+  type CocoonHibernation,
   type CocoonHibernationStatus,
   type HibernationPhase,
 } from "@cocoon/contract";
-import type { Happening, Texts } from "../cocoonset/draft.ts";
-import type { HibernationWorld } from "./world.ts";
+import type { Event, Texts } from "../cocoonset/draft.ts";
+import type { TagAnswer } from "../cocoonset/observed-set.ts";
+import type { Machine } from "../pod-machine.ts";
 
-/** What the evidence says, before it becomes a phase. */
+/** Everything that a plan for one CocoonHibernation may look at. */
+export interface ObservedHibernation {
+  readonly hibernation: CocoonHibernation;
+  /** Undefined: there is no such pod, or it is being deleted. */
+  readonly machine: Machine | undefined;
+  /** Name of the set that owns the pod; its controller then writes the key. */
+  readonly ownerSet: string;
+  /** The set sleeps as a whole: that outranks a request to wake one machine. */
+  readonly setSuspended: boolean;
+  /** What the registry has of the machine; undefined when it was not looked up yet. */
+  readonly tag: TagAnswer | undefined;
+  readonly retryText: string;
+  readonly now: Date;
+}
+
+/** What was observed, before it becomes a phase. */
 export interface Finding {
   readonly phase: HibernationPhase;
   readonly message?: string;
   readonly digest?: string | undefined;
   readonly podChanges?: Texts | undefined;
-  readonly ask?: boolean;
+  readonly needsLookup?: boolean;
   readonly retry?: boolean;
   readonly drop?: string;
-  readonly lookAgainMs?: number;
+  /** A snapshot that stays in the registry although the machine runs: not proven to be where it comes from. */
+  readonly kept?: string;
+  readonly requeueAfterMs?: number;
   readonly timedOut?: boolean;
 }
 
@@ -29,8 +48,8 @@ export interface Duration {
   readonly ms: number;
 }
 
-export function statusOf(world: HibernationWorld, finding: Finding): CocoonHibernationStatus {
-  const { hibernation, machine, now, retryText } = world;
+export function computeStatus(observed: ObservedHibernation, finding: Finding): CocoonHibernationStatus {
+  const { hibernation, machine, now, retryText } = observed;
   const { status, metadata } = hibernation;
   const generation = metadata.generation ?? 0;
   const starts = restartsPhaseClock(status?.phase, finding.phase);
@@ -44,38 +63,59 @@ export function statusOf(world: HibernationWorld, finding: Finding): CocoonHiber
     ...(vmName ? { vmName } : {}),
     conditions: withConditions(status?.conditions, [report], { now, restart: starts ? ["Ready"] : [] }),
     ...(finding.digest === undefined ? {} : { snapshotDigest: finding.digest }),
-    attempts: attemptsOf(status, generation) + (starts ? 1 : 0),
+    attempts: countAttempts(status, generation) + (starts ? 1 : 0),
     ...(retryText === "" ? {} : { observedRetry: retryText }),
   };
 }
 
-/** Attempts are counted per wish. */
-function attemptsOf(status: CocoonHibernationStatus | undefined, generation: number): number {
+/** Attempts are counted per request. */
+function countAttempts(status: CocoonHibernationStatus | undefined, generation: number): number {
   return status?.observedGeneration === generation ? (status.attempts ?? 0) : 0;
 }
 
-/** Told when the phase changes, which is persisted: so once, also across restarts. */
-export function happeningsOf(
-  { hibernation }: HibernationWorld,
-  { phase, message = "", timedOut }: Finding,
-): Happening[] {
+/** Emitted when the phase changes, which is persisted: so once, also across restarts. */
+export function computeEvents(
+  { hibernation }: ObservedHibernation,
+  { phase, message = "", timedOut, kept }: Finding,
+): Event[] {
   const before = hibernation.status?.phase;
-  if (before === phase) return [];
-  const happenings: Happening[] = [];
-  if (before === "Failed" && (phase === "Hibernating" || phase === "Waking"))
-    happenings.push({ type: "Normal", reason: "RetryRequested", message: "trying again" });
-  if (phase === "Hibernated")
-    happenings.push({ type: "Normal", reason: "Hibernated", message: "the machine sleeps" });
-  if (phase === "Active" && before !== undefined)
-    happenings.push({ type: "Normal", reason: "WokenActive", message: "the machine is awake" });
-  if (phase === "Failed") {
-    const late = hibernation.status?.phase === "Waking" ? "WakeTimedOut" : "HibernateTimedOut";
-    happenings.push({ type: "Warning", reason: timedOut ? late : "HibernationFailed", message });
-  }
-  return happenings;
+  return [
+    ...describeKept(kept),
+    ...(before === phase ? [] : phaseEvents(before, { phase, message, timedOut })),
+  ];
 }
 
-export function durationOf({ hibernation, now }: HibernationWorld, finding: Finding): Duration | undefined {
+interface NewPhase {
+  readonly phase: HibernationPhase;
+  readonly message: string;
+  readonly timedOut: boolean | undefined;
+}
+
+function phaseEvents(before: HibernationPhase | undefined, { phase, message, timedOut }: NewPhase): Event[] {
+  const events: Event[] = [];
+  if (before === "Failed" && (phase === "Hibernating" || phase === "Waking"))
+    events.push({ type: "Normal", reason: "RetryRequested", message: "trying again" });
+  if (phase === "Hibernated")
+    events.push({ type: "Normal", reason: "Hibernated", message: "the machine sleeps" });
+  if (phase === "Active" && before !== undefined)
+    events.push({ type: "Normal", reason: "WokenActive", message: "the machine is awake" });
+  if (phase === "Failed") {
+    const late = before === "Waking" ? "WakeTimedOut" : "HibernateTimedOut";
+    events.push({ type: "Warning", reason: timedOut ? late : "HibernationFailed", message });
+  }
+  return events;
+}
+
+function describeKept(digest: string | undefined): Event[] {
+  if (digest === undefined) return [];
+  const message = `snapshot ${digest} is kept: the running machine is not known to be restored from it`;
+  return [{ type: "Warning", reason: "SnapshotKept", message }];
+}
+
+export function computeDuration(
+  { hibernation, now }: ObservedHibernation,
+  finding: Finding,
+): Duration | undefined {
   const { status } = hibernation;
   const of = { Hibernating: "hibernate", Waking: "wake" }[String(status?.phase)] as
     | "hibernate"

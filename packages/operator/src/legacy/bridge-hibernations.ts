@@ -13,15 +13,15 @@ import {
 import {
   fromLegacyHibernation,
   readLegacyHibernation,
-  readSnapshotLedger,
-  snapshotLedgerName,
+  readSnapshotReferences,
+  snapshotConfigMapName,
   snapshotReference,
   toLegacyHibernationStatus,
   type LegacyHibernation,
   type LegacyHibernationStatus,
 } from "@cocoon/contract/legacy";
-import { createMergePatch, isFault, jsonEqual, messageOf, type Abortable } from "@cocoon/core";
-import { configMaps, keyOf, type ObjectKey } from "@cocoon/kube";
+import { getErrorMessage, ignoreFault, isFault, jsonEqual, type Abortable } from "@cocoon/core";
+import { configMaps, type ObjectKey } from "@cocoon/kube";
 import {
   controllerReference,
   isControlledBy,
@@ -29,8 +29,8 @@ import {
   type Outcome,
   type ReconcileContext,
 } from "@cocoon/kube/controller";
-import { legacyHibernations, type CustomObject } from "../kinds.ts";
-import type { BridgeParts } from "./parts.ts";
+import { legacyHibernations, patchStatus, type CustomObject } from "../kinds.ts";
+import type { BridgeParts } from "./start-bridge.ts";
 
 export class HibernationBridge {
   readonly #parts: BridgeParts;
@@ -52,22 +52,22 @@ export class HibernationBridge {
     try {
       legacy = readLegacyHibernation(object);
     } catch (error) {
-      if (isFault(error, "invalid")) return this.#said("Failed", messageOf(error));
+      if (isFault(error, "invalid")) return { phase: "Failed", message: getErrorMessage(error) };
       throw error;
     }
     const older = this.#olderThan(object, legacy);
     if (older)
-      return this.#said(
-        "Pending",
-        `Hibernation ${older} is older and decides for pod ${legacy.spec.podName}`,
-      );
+      return {
+        phase: "Pending",
+        message: `Hibernation ${older} is older and decides for pod ${legacy.spec.podName}`,
+      };
     const current = await this.#ensureCurrent(object, legacy, options);
     if (!current)
-      return this.#said(
-        "Failed",
-        `a CocoonHibernation ${legacy.spec.podName} of the current API exists and is not ours`,
-      );
-    return this.#statusOf(current);
+      return {
+        phase: "Failed",
+        message: `a CocoonHibernation ${legacy.spec.podName} of the current API exists and is not ours`,
+      };
+    return this.#computeStatus(current);
   }
 
   /** The object that came first, if it is another one. */
@@ -112,28 +112,21 @@ export class HibernationBridge {
     const pod = this.#parts.pods.get({ namespace, name: spec.podName });
     const vmName = readText(pod?.metadata.annotations, annotation.vmName, legacyAnnotation.vmName);
     if (vmName === "") return;
-    try {
-      const ledger = await this.#parts.client.get(
-        configMaps,
-        { namespace, name: snapshotLedgerName },
-        options,
-      );
-      const reference = readSnapshotLedger(ledger).get(vmName);
-      if (reference === undefined) return;
-      const tag = /:([^:/]+)$/.exec(reference)?.[1];
-      const digest = tag && (await this.#parts.snapshots.adopt(vmName, tag, options));
-      this.#parts.log.info({ vm: vmName, reference, digest }, "sleep of the older API taken over");
-    } catch (error) {
-      if (!isFault(error, "notFound")) throw error;
-    }
+    const key = { namespace, name: snapshotConfigMapName };
+    const record = await ignoreFault("notFound", this.#parts.client.get(configMaps, key, options));
+    const reference = record && readSnapshotReferences(record).get(vmName);
+    const tag = /:([^:/]+)$/.exec(reference ?? "")?.[1];
+    if (tag === undefined) return;
+    const digest = await ignoreFault("notFound", this.#parts.snapshots.adopt(vmName, tag, options));
+    this.#parts.log.info({ vm: vmName, reference, digest }, "snapshot of the older API adopted");
   }
 
-  #statusOf(object: CustomObject): LegacyHibernationStatus {
+  #computeStatus(object: CustomObject): LegacyHibernationStatus {
     let current: CocoonHibernation;
     try {
       current = readCocoonHibernation(object);
     } catch (error) {
-      return this.#said("Failed", messageOf(error));
+      return { phase: "Failed", message: getErrorMessage(error) };
     }
     const { phase, vmName, snapshotDigest } = current.status ?? {};
     const needed = vmName !== undefined && snapshotDigest !== undefined && phase !== "Active";
@@ -141,14 +134,10 @@ export class HibernationBridge {
     return toLegacyHibernationStatus(current.status ?? {}, reference);
   }
 
-  #said(phase: string, message: string): LegacyHibernationStatus {
-    return { phase, message };
-  }
-
   async #writeStatus(
     object: CustomObject,
     status: LegacyHibernationStatus,
-    { signal }: Abortable,
+    options: Abortable,
   ): Promise<void> {
     const before = (object.status ?? {}) as LegacyHibernationStatus;
     const { lastTransitionTime: since, ...rest } = before;
@@ -163,18 +152,11 @@ export class HibernationBridge {
           .toISOString()
           .replace(/\.\d+Z$/, "Z"),
     };
-    const body = createMergePatch(before, next);
-    if (body === undefined) return;
-    const { uid } = object.metadata;
-    const patch = { type: "merge", body: { metadata: { uid }, status: body } } as const;
-    await this.#parts.legacyHibernations.patch(
-      { key: keyOf(object), patch },
-      { signal, subresource: "status" },
-    );
+    await patchStatus(this.#parts.legacyHibernations, { object, status: next }, options);
   }
 }
 
-/** The time of creation, then the name: the same order for everybody. */
+/** The time of creation, then the name: the same order in every process. */
 function ageKey({ metadata }: CustomObject): string {
   return `${metadata.creationTimestamp ?? ""} ${metadata.name ?? ""}`;
 }

@@ -1,5 +1,5 @@
 /**
- * A CocoonSet of the older API and the current one that is kept for it: the wish goes down, the status comes up. The
+ * A CocoonSet of the older API and the current one that is kept for it: the spec is copied down, the status up. The
  * current object belongs to the older one, so deleting that deletes both.
  */
 import {
@@ -20,15 +20,8 @@ import {
   type SetConversion,
   type StaticAddress,
 } from "@cocoon/contract/legacy";
-import {
-  applyMergePatch,
-  createMergePatch,
-  isFault,
-  jsonEqual,
-  messageOf,
-  type Abortable,
-} from "@cocoon/core";
-import { keyOf, type ObjectKey } from "@cocoon/kube";
+import { applyMergePatch, isFault, jsonEqual, getErrorMessage, type Abortable } from "@cocoon/core";
+import { getKey, type ObjectKey } from "@cocoon/kube";
 import {
   controllerReference,
   isControlledBy,
@@ -36,8 +29,8 @@ import {
   type Outcome,
   type ReconcileContext,
 } from "@cocoon/kube/controller";
-import { legacySets, type CustomObject } from "../kinds.ts";
-import type { BridgeParts } from "./parts.ts";
+import { legacySets, patchStatus, type CustomObject } from "../kinds.ts";
+import type { BridgeParts } from "./start-bridge.ts";
 
 export class SetBridge {
   readonly #parts: BridgeParts;
@@ -54,13 +47,13 @@ export class SetBridge {
       legacy = readLegacyCocoonSet(object);
     } catch (error) {
       if (!isFault(error, "invalid")) throw error;
-      await this.#writeStatus(object, this.#refusal(object, "Invalid", messageOf(error)), { signal });
+      await this.#writeStatus(object, this.#refusal(object, "Invalid", getErrorMessage(error)), { signal });
       return settled;
     }
-    const conversion = fromLegacyCocoonSet(legacy, (toolbox) => this.#addressOf(key, toolbox));
+    const conversion = fromLegacyCocoonSet(legacy, (toolbox) => this.#readAddress(key, toolbox));
     const current = await this.#ensureCurrent(object, conversion, { signal });
     const status = current
-      ? this.#statusOf(current)
+      ? this.#computeStatus(current)
       : this.#refusal(
           object,
           "NameConflict",
@@ -70,22 +63,22 @@ export class SetBridge {
     return settled;
   }
 
-  /** What the pod of a static toolbox carries, by whichever keys somebody wrote it. */
-  #addressOf({ namespace, name }: ObjectKey, toolbox: string): StaticAddress | undefined {
+  /** What the pod of a static toolbox carries, by older or current keys. */
+  #readAddress({ namespace, name }: ObjectKey, toolbox: string): StaticAddress | undefined {
     const pod = this.#parts.pods.get({ namespace, name: podName(name, toolbox) });
     if (!pod) return undefined;
     const { ip, vmId } = readVmRuntime(pod.metadata.annotations);
     return { ...(ip === "" ? {} : { ip }), ...(vmId === "" ? {} : { vmId }) };
   }
 
-  /** Undefined when the name belongs to somebody else. */
+  /** Undefined when the name belongs to another owner. */
   async #ensureCurrent(
     object: CustomObject,
     { set }: SetConversion,
     { signal }: Abortable,
   ): Promise<CustomObject | undefined> {
     const { sets } = this.#parts;
-    const existing = sets.get(keyOf(object));
+    const existing = sets.get(getKey(object));
     if (!existing) {
       const ownerReferences = [controllerReference(legacySets, object)];
       return sets.ensure({ ...set, metadata: { ...set.metadata, ownerReferences } }, { signal });
@@ -95,15 +88,15 @@ export class SetBridge {
     if (!body) return existing;
     const { uid } = existing.metadata;
     const patch = { type: "merge", body: { metadata: { uid }, spec: body } } as const;
-    return sets.patch({ key: keyOf(object), patch }, { signal });
+    return sets.patch({ key: getKey(object), patch }, { signal });
   }
 
-  #statusOf(object: CustomObject): LegacyCocoonSetStatus {
+  #computeStatus(object: CustomObject): LegacyCocoonSetStatus {
     let current: CocoonSet;
     try {
       current = readCocoonSet(object);
     } catch (error) {
-      return this.#refusal(object, "Invalid", messageOf(error));
+      return this.#refusal(object, "Invalid", getErrorMessage(error));
     }
     const asleep = new Set(
       (current.status?.agents ?? [])
@@ -126,20 +119,12 @@ export class SetBridge {
     return { phase: "Failed", conditions: withConditions([], [report], { now: this.#parts.now() }) };
   }
 
-  async #writeStatus(
-    object: CustomObject,
-    status: LegacyCocoonSetStatus,
-    { signal }: Abortable,
-  ): Promise<void> {
+  async #writeStatus(object: CustomObject, status: LegacyCocoonSetStatus, options: Abortable): Promise<void> {
     const plain = JSON.parse(JSON.stringify(status)) as LegacyCocoonSetStatus;
     const before = (object.status ?? {}) as LegacyCocoonSetStatus;
-    // A refusal that says the same keeps its time.
-    const unchanged = jsonEqual(withoutTimes(before), withoutTimes(plain));
-    const body = unchanged ? undefined : createMergePatch(before, plain);
-    if (body === undefined) return;
-    const { uid } = object.metadata;
-    const patch = { type: "merge", body: { metadata: { uid }, status: body } } as const;
-    await this.#parts.legacySets.patch({ key: keyOf(object), patch }, { signal, subresource: "status" });
+    // An unchanged refusal keeps its time.
+    if (!jsonEqual(withoutTimes(before), withoutTimes(plain)))
+      await patchStatus(this.#parts.legacySets, { object, status: plain }, options);
   }
 }
 

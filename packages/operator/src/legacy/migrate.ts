@@ -8,8 +8,8 @@ import {
   readLegacyCocoonSet,
   readLegacyHibernation,
 } from "@cocoon/contract/legacy";
-import { isFault, messageOf, type Abortable } from "@cocoon/core";
-import { keyOf, keyText, type KubeClient, type ObjectKey, type ResourceType } from "@cocoon/kube";
+import { getErrorMessage, ignoreFault, type Abortable } from "@cocoon/core";
+import { getKey, keyText, type KubeClient, type ResourceType } from "@cocoon/kube";
 import { isControlledBy, withoutOwner } from "@cocoon/kube/controller";
 import {
   cocoonHibernations,
@@ -72,18 +72,18 @@ function byAge(left: CustomObject, right: CustomObject): number {
 }
 
 async function migrate(options: MigrateOptions, kind: Kind, object: CustomObject): Promise<string> {
-  const name = `${kind.older.kind} ${keyText(keyOf(object))}`;
+  const name = `${kind.older.kind} ${keyText(getKey(object))}`;
   try {
     const done = await takeOver(options, kind, object);
     if (done.kept) return `${name}: left as it is: ${done.what}`;
     if (options.dryRun) return `${name}: would be taken over: ${done.what}`;
     // Without its owner the current object, and its machines with it, outlives the older one.
     const { signal } = options;
-    await options.client.delete(kind.older, keyOf(object), { signal, propagationPolicy: "Orphan" });
+    await options.client.delete(kind.older, getKey(object), { signal, propagationPolicy: "Orphan" });
     return `${name}: ${done.what}`;
   } catch (error) {
     if (options.signal.aborted) throw error;
-    return `${name}: left as it is: ${messageOf(error)}`;
+    return `${name}: left as it is: ${getErrorMessage(error)}`;
   }
 }
 
@@ -96,7 +96,7 @@ async function takeOver(options: MigrateOptions, kind: Kind, object: CustomObjec
   const { client, signal, dryRun = false } = options;
   const wanted = kind.convert(object);
   const key = { namespace: object.metadata.namespace, name: wanted.metadata.name ?? "" };
-  const existing = await find(client, { type: kind.current, key }, { signal });
+  const existing = await ignoreFault("notFound", client.get(kind.current, key, { signal }));
   const target = `${kind.current.kind} ${keyText(key)}`;
   if (!existing) {
     if (!dryRun) await client.create(kind.current, wanted, { signal });
@@ -110,17 +110,4 @@ async function takeOver(options: MigrateOptions, kind: Kind, object: CustomObjec
   };
   if (!dryRun) await client.patch(kind.current, { key, patch: { type: "merge", body } }, { signal });
   return { kept: false, what: `${target} stands on its own` };
-}
-
-async function find(
-  client: KubeClient,
-  { type, key }: { readonly type: ResourceType<CustomObject>; readonly key: ObjectKey },
-  { signal }: Abortable,
-): Promise<CustomObject | undefined> {
-  try {
-    return await client.get(type, key, { signal });
-  } catch (error) {
-    if (isFault(error, "notFound")) return undefined;
-    throw error;
-  }
 }

@@ -1,6 +1,6 @@
 /** Starts the bridge of the older API: two controllers that keep current objects for older ones. */
 import { ownerSet } from "@cocoon/contract";
-import type { ObjectCache, Caches, Pod } from "@cocoon/kube";
+import { getKey, type CacheIndex, type Caches, type ObjectCache, type Pod } from "@cocoon/kube";
 import {
   OwnWrites,
   startController,
@@ -11,12 +11,26 @@ import {
   type ControllerOptions,
 } from "@cocoon/kube/controller";
 import { legacyHibernations, legacySets, type CustomObject } from "../kinds.ts";
-import { podMatters } from "../slim.ts";
+import type { SetParts } from "../cocoonset/parts.ts";
+import { podChanged } from "../slim.ts";
 import { HibernationBridge } from "./bridge-hibernations.ts";
 import { SetBridge } from "./bridge-sets.ts";
-import type { BridgeParts } from "./parts.ts";
 
 type Common = Pick<ControllerOptions, "log" | "signal" | "registry" | "resyncMs" | "maxReconcileMs">;
+
+/** What the bridge of the older API works with. */
+export interface BridgeParts extends Pick<
+  SetParts,
+  "client" | "sets" | "pods" | "snapshots" | "log" | "now"
+> {
+  readonly legacySets: OwnWrites<CustomObject>;
+  readonly legacyHibernations: OwnWrites<CustomObject>;
+  /** By `namespace/pod`. */
+  readonly legacyHibernationsByPod: CacheIndex<CustomObject>;
+  readonly hibernations: OwnWrites<CustomObject>;
+  /** Address of the registry, as references of snapshots begin. */
+  readonly registryAddress: string;
+}
 
 export interface BridgeOptions {
   readonly caches: Caches;
@@ -58,7 +72,7 @@ export function startBridge(options: BridgeOptions, stack: AsyncDisposableStack)
       watches: [
         watchObjects(older.sets),
         watchOwned(options.sets, { owner: legacySets }),
-        watchMapped(options.pods, { predicate: podMatters, map: bridgedSet }),
+        watchMapped(options.pods, { predicate: podChanged, map: bridgedSet }),
       ],
       reconcile: (key, context) => setBridge.reconcile(key, context),
     }),
@@ -72,7 +86,7 @@ export function startBridge(options: BridgeOptions, stack: AsyncDisposableStack)
           map: (object) =>
             byPod(object)
               .flatMap((pod) => index.get(pod))
-              .map(keyOfObject),
+              .map(getKey),
         }),
       ],
       reconcile: (key, context) => hibernationBridge.reconcile(key, context),
@@ -84,8 +98,4 @@ export function startBridge(options: BridgeOptions, stack: AsyncDisposableStack)
 function bridgedSet(pod: Pod): { namespace: string | undefined; name: string }[] {
   const name = ownerSet(pod);
   return name ? [{ namespace: pod.metadata.namespace, name }] : [];
-}
-
-function keyOfObject({ metadata }: CustomObject): { namespace: string | undefined; name: string } {
-  return { namespace: metadata.namespace, name: metadata.name ?? "" };
 }

@@ -1,4 +1,4 @@
-/** Worlds written by hand, and plans read as short lines: for tables of (world -> actions). */
+/** Worlds written by hand, and plans read as short lines: for tables of (observed -> actions). */
 import {
   annotation,
   finalizer,
@@ -11,10 +11,10 @@ import {
 } from "@cocoon/contract";
 import type { Pod } from "@cocoon/kube";
 import type { Action, SetPlan } from "../cocoonset/draft.ts";
-import { membersOf, type Members } from "../cocoonset/members.ts";
+import { computeMembers, type Members } from "../cocoonset/members.ts";
 import { buildPod } from "../cocoonset/pod-template.ts";
-import type { NodeFacts, TagAnswer, World } from "../cocoonset/world.ts";
-import { readMachine } from "../machine.ts";
+import type { Holder, NodeFacts, TagAnswer, ObservedSet } from "../cocoonset/observed-set.ts";
+import { readMachine } from "../pod-machine.ts";
 
 export const now = new Date("2026-06-01T12:00:00Z");
 export const digest = `sha256:${"a".repeat(64)}`;
@@ -29,7 +29,7 @@ export interface SetInput {
 }
 
 /** Set `a` of namespace `lab`, generation 2. */
-export function setOf({ spec, agent, status, annotations, metadata }: SetInput = {}): CocoonSet {
+export function buildSet({ spec, agent, status, annotations, metadata }: SetInput = {}): CocoonSet {
   return readCocoonSet({
     metadata: {
       name: "a",
@@ -66,6 +66,8 @@ export interface PodInput {
   readonly readyAt?: string;
   readonly affinityTo?: string;
   readonly recorded?: string;
+  /** What its kubelet says that the VM was restored from. */
+  readonly restoredDigest?: string;
   readonly restored?: boolean;
 }
 
@@ -84,26 +86,29 @@ const states: Readonly<Record<How, string>> = {
 /** Pods by their name's last part: `0`, `1`, `box`. */
 export type PodInputs = Readonly<Record<string, PodInput | How>>;
 
-export interface WorldInput extends SetInput {
+export interface ObservedInput extends SetInput {
   readonly pods?: PodInputs;
   readonly tags?: Readonly<Record<string, string | null | Error>>;
   readonly hibernations?: Readonly<Record<string, object>>;
+  /** VM names that another owner has. */
+  readonly claimed?: readonly string[];
   readonly taken?: Readonly<Record<string, string>>;
   readonly nodes?: Readonly<Record<string, Partial<NodeFacts>>>;
-  readonly sourceTrouble?: string;
+  readonly holders?: Readonly<Record<string, Holder>>;
+  readonly sourceProblem?: string;
   readonly now?: Date;
   readonly warm?: readonly string[];
 }
 
-export function worldOf(input: WorldInput): World {
-  const set = setOf(input);
-  const members = membersOf(set);
+export function buildObserved(input: ObservedInput): ObservedSet {
+  const set = buildSet(input);
+  const members = computeMembers(set);
   const machines = Object.entries(input.pods ?? {}).map(([name, pod]) =>
-    readMachine(podOf(set, members, { name, ...(typeof pod === "string" ? { how: pod } : pod) })),
+    readMachine(buildTestPod(set, members, { name, ...(typeof pod === "string" ? { how: pod } : pod) })),
   );
   const answers = Object.entries(input.tags ?? {}).map(([name, answer]): [string, TagAnswer] => [
     `vk-lab-a-${name}`,
-    answerOf(answer),
+    buildAnswer(answer),
   ]);
   return {
     set,
@@ -112,32 +117,34 @@ export function worldOf(input: WorldInput): World {
     hibernations: new Map(
       Object.entries(input.hibernations ?? {}).map(([name, each]) => [
         `a-${name}`,
-        hibernationOf(`a-${name}`, each),
+        buildHibernation(`a-${name}`, each),
       ]),
     ),
     taken: new Map(Object.entries(input.taken ?? {})),
+    isClaimedElsewhere: (vmName) => input.claimed?.includes(vmName) ?? false,
     node: (name) => {
       const facts = input.nodes?.[name];
       return (
         facts && { ready: true, schedulable: true, pool: "default", cpuClass: "", lacks: () => "", ...facts }
       );
     },
+    findHolder: (vmName) => input.holders?.[vmName],
     tags: new Map(answers),
-    sourceTrouble: input.sourceTrouble ?? "",
+    sourceProblem: input.sourceProblem ?? "",
     retentionDue: true,
     legacyKeys: false,
     now: input.now ?? now,
   };
 }
 
-function answerOf(answer: string | null | Error): TagAnswer {
+function buildAnswer(answer: string | null | Error): TagAnswer {
   if (answer === null) return { kind: "absent" };
   return typeof answer === "string"
     ? { kind: "there", digest: answer }
     : { kind: "unknown", message: answer.message };
 }
 
-export function hibernationOf(
+export function buildHibernation(
   pod: string,
   { status, metadata, ...spec }: { status?: object; metadata?: object } & object,
 ): CocoonHibernation {
@@ -155,7 +162,11 @@ export function hibernationOf(
   });
 }
 
-export function podOf(set: World["set"], members: Members, input: PodInput & { readonly name: string }): Pod {
+export function buildTestPod(
+  set: ObservedSet["set"],
+  members: Members,
+  input: PodInput & { readonly name: string },
+): Pod {
   const { name, how = "ready", node = "n1", readyAt = "2026-06-01T11:59:50Z" } = input;
   const all = [members.main, ...members.subAgents, ...members.toolboxes, ...members.warm];
   const known = all.find((member) => member.podName === `a-${name}`);
@@ -184,6 +195,7 @@ export function podOf(set: World["set"], members: Members, input: PodInput & { r
       : { [annotation.lifecycleState]: state, [annotation.lifecycleObservedGeneration]: "2" }),
     ...(how === "failed" ? { [annotation.lifecycleStateMessage]: "it broke" } : {}),
     ...(input.recorded ? { [annotation.snapshotDigest]: input.recorded } : {}),
+    ...(input.restoredDigest ? { [annotation.restoredDigest]: input.restoredDigest } : {}),
     ...input.annotations,
   };
   const unschedulable = {
@@ -228,13 +240,13 @@ export function podOf(set: World["set"], members: Members, input: PodInput & { r
 
 /** Each action as one short line. */
 export function lines(plan: SetPlan): string[] {
-  return plan.actions.map(lineOf);
+  return plan.actions.map(formatAction);
 }
 
-function lineOf(action: Action): string {
+function formatAction(action: Action): string {
   switch (action.kind) {
     case "createPod": {
-      const { restore, sleep, placement } = action.wishes;
+      const { restore, sleep, placement } = action.options;
       const where = placement.kind === "anywhere" ? "" : ` ${placement.kind} ${placement.node}`;
       return `create ${action.member.podName}${restore ? " restore" : ""}${sleep ? ` asleep(${sleep})` : ""}${where}`;
     }
@@ -243,16 +255,20 @@ function lineOf(action: Action): string {
     case "changePod":
       return changeLine(action);
     case "annotateSet":
-      return `note ${Object.keys(action.wanted).map(shortKey).join(" ")}`;
-    case "dropSleeping":
-    case "releaseSleeping":
-      return `${action.kind} ${action.vmName.replace("vk-lab-", "")}`;
+      return `note ${Object.keys(action.wanted)
+        .filter((key) => key !== setAnnotation.vmNamesUid)
+        .map(shortKey)
+        .join(" ")}`;
+    case "dropSnapshot":
+      return `drop ${action.machine.vm.vmName.replace("vk-lab-", "")}`;
+    case "releaseSnapshot":
+      return `release ${action.vmName.replace("vk-lab-", "")}`;
     case "settleSnapshots":
       return `settle ${action.vmNames.map((name) => `${name.replace("vk-lab-", "")}${action.keep.includes(name) ? "+" : "-"}`).join(" ")}${action.purge ? " purge" : ""}`;
     case "expireSnapshots":
       return `expire ${action.vmNames.length} keep ${action.keep}`;
-    case "tell":
-      return `tell ${action.happening.reason}`;
+    case "emitEvent":
+      return `emit ${action.event.reason}`;
     case "count":
       return `count ${action.what.metric}`;
     default:

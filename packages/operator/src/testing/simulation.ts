@@ -3,7 +3,7 @@
  * what they saw at the last `sync`, every write of a controller may be its last, before or after it took effect.
  */
 import { annotation, nodeLabel, readText, type CocoonHibernation, type CocoonSet } from "@cocoon/contract";
-import { Registry, silentLogger } from "@cocoon/core";
+import { Registry, silentLogger, type Clock, type Fault } from "@cocoon/core";
 import {
   pods,
   type KubeClient,
@@ -13,25 +13,26 @@ import {
   type Pod,
   type ResourceType,
 } from "@cocoon/kube";
-import { OwnWrites, type Clock, type Source } from "@cocoon/kube/controller";
-import { MemoryServer } from "@cocoon/kube/controller/testing";
+import { OwnWrites, type Outcome, type Source } from "@cocoon/kube/controller";
+import { FakeCluster } from "@cocoon/kube/controller/testing";
 import { requiredNode } from "../cocoonset/pod-template.ts";
 import type { SetParts } from "../cocoonset/parts.ts";
+import { DeletionJobs } from "../cocoonset/deletion-jobs.ts";
 import { SetReconciler } from "../cocoonset/reconcile.ts";
 import { HibernationReconciler } from "../hibernation/reconcile.ts";
 import { cocoonHibernations, cocoonSets, type CustomObject } from "../kinds.ts";
 import { operatorMetrics } from "../metrics.ts";
-import { podFinalizer, SimulatedKubelet } from "./simulated-kubelet.ts";
-import { SimulatedRegistry } from "./simulated-registry.ts";
+import { podFinalizer, FakeKubelet } from "./fake-kubelet.ts";
+import { FakeSnapshots } from "./fake-snapshots.ts";
 
 /** What a cache knew when it was last told. */
 class LaggingSource<T extends KubeObject> implements Source<T> {
-  readonly #server: MemoryServer;
+  readonly #server: FakeCluster;
   readonly #plural: string;
   #objects = new Map<string, T>();
   #version = "0";
 
-  constructor(server: MemoryServer, plural: string) {
+  constructor(server: FakeCluster, plural: string) {
     this.#server = server;
     this.#plural = plural;
     this.sync();
@@ -42,7 +43,7 @@ class LaggingSource<T extends KubeObject> implements Source<T> {
     this.#objects = new Map(
       this.#server
         .objects<T>(this.#plural)
-        .map((object) => [keyTextOf(object.metadata), structuredClone(object)]),
+        .map((object) => [formatKey(object.metadata), structuredClone(object)]),
     );
   }
 
@@ -51,7 +52,7 @@ class LaggingSource<T extends KubeObject> implements Source<T> {
   }
 
   get(key: ObjectKey): T | undefined {
-    return this.#objects.get(keyTextOf(key));
+    return this.#objects.get(formatKey(key));
   }
 
   list(): Iterable<T> {
@@ -67,7 +68,7 @@ class LaggingSource<T extends KubeObject> implements Source<T> {
   }
 }
 
-function keyTextOf({
+function formatKey({
   namespace = "",
   name = "",
 }: {
@@ -78,17 +79,17 @@ function keyTextOf({
 }
 
 /** Thrown in place of a write, or after it: the process ends here. */
-export class Killed extends Error {}
+class Killed extends Error {}
 
 export class Simulation {
-  readonly server = new MemoryServer();
-  readonly registry = new SimulatedRegistry();
-  readonly kubelet: SimulatedKubelet;
+  readonly server = new FakeCluster();
+  readonly registry = new FakeSnapshots();
+  readonly kubelet: FakeKubelet;
   readonly people: KubeClient = this.server.client();
   nowMs = Date.parse("2026-06-01T00:00:00Z");
   /** The operator's write after this many more is its last; Infinity for a long life. */
   writesLeft = Infinity;
-  /** Nobody waits: what is to happen later happens in the next turn. */
+  /** No time passes: what is scheduled for later runs in the next turn. */
   readonly #clock: Clock = {
     now: () => this.nowMs,
     wallNow: () => this.nowMs,
@@ -98,11 +99,17 @@ export class Simulation {
     },
   };
 
+  /** What every create of the operator fails with. */
+  refuse: Fault | undefined;
+  /** The cache of pods shows none, as one does that was filled from an older list. */
+  hidePods = false;
+
   #sources = this.#openSources();
   #parts = this.#openParts();
+  #setReconciler = new SetReconciler(this.#parts);
 
   constructor(options: { readonly leavesTags: boolean }) {
-    this.kubelet = new SimulatedKubelet(this.people, this.registry, options.leavesTags);
+    this.kubelet = new FakeKubelet(this.people, this.registry, options.leavesTags);
     this.registry.beforeChange = () => this.#countWrite();
   }
 
@@ -112,6 +119,7 @@ export class Simulation {
     this[Symbol.dispose]();
     this.#sources = this.#openSources();
     this.#parts = this.#openParts();
+    this.#setReconciler = new SetReconciler(this.#parts);
   }
 
   [Symbol.dispose](): void {
@@ -123,10 +131,8 @@ export class Simulation {
     for (const source of Object.values(this.#sources)) source.sync();
   }
 
-  async reconcileSet(name: string): Promise<void> {
-    await this.#run((context) =>
-      new SetReconciler(this.#parts).reconcile({ namespace: "lab", name }, context),
-    );
+  async reconcileSet(name: string): Promise<Outcome | undefined> {
+    return this.#run((context) => this.#setReconciler.reconcile({ namespace: "lab", name }, context));
   }
 
   async reconcileHibernation(name: string): Promise<void> {
@@ -140,14 +146,17 @@ export class Simulation {
       signal: AbortSignal;
       log: typeof silentLogger;
       failures: number;
-    }) => Promise<unknown>,
-  ): Promise<void> {
+    }) => Promise<Outcome>,
+  ): Promise<Outcome | undefined> {
+    let outcome: Outcome | undefined;
     try {
-      await reconcile({ signal: new AbortController().signal, log: silentLogger, failures: 0 });
-    } catch (error) {
-      if (error instanceof Killed || this.writesLeft < 0) this.restart();
+      outcome = await reconcile({ signal: new AbortController().signal, log: silentLogger, failures: 0 });
+    } catch {
+      // What failed is tried again by a later reconcile; what was killed starts anew.
     }
+    await this.#parts.deletions.idle();
     if (this.writesLeft < 0) this.restart();
+    return outcome;
   }
 
   sets(): CocoonSet[] {
@@ -187,7 +196,7 @@ export class Simulation {
     return { sets: source(cocoonSets), hibernations: source(cocoonHibernations), pods: source(pods) };
   }
 
-  /** Whoever is killed writes nothing any more, whether it noticed or not. */
+  /** A killed process writes nothing any more, whether it noticed or not. */
   #countWrite(): void {
     this.writesLeft -= 1;
     if (this.writesLeft < 0) throw new Killed("killed before a write");
@@ -197,12 +206,13 @@ export class Simulation {
     const client = this.server.client({
       before: ({ verb }) => {
         if (verb !== "get" && verb !== "list") this.#countWrite();
+        if (verb === "create" && this.refuse) throw this.refuse;
       },
     });
     const { sets, hibernations, pods: podSource } = this.#sources;
     const overlay = { client, log: silentLogger, clock: this.#clock };
     const byPods = (test: (pod: Pod, value: string) => boolean) => ({
-      get: (value: string) => [...podSource.list()].filter((pod) => test(pod, value)),
+      get: (value: string) => (this.hidePods ? [] : [...podSource.list()].filter((pod) => test(pod, value))),
     });
     return {
       client,
@@ -213,11 +223,14 @@ export class Simulation {
       podsByNode: byPods((pod, name) => pod.spec?.nodeName === name),
       podsByVmName: byPods((pod, name) => readText(pod.metadata.annotations, annotation.vmName) === name),
       hibernationsByPod: {
-        get: (key) => [...hibernations.list()].filter((each) => keyTextOf(each.metadata) === key),
+        get: (key) => [...hibernations.list()].filter((each) => formatKey(each.metadata) === key),
       },
       grants: { list: () => [] },
       nodes: { get: ({ name }) => this.#node(name) },
+      nodesByMachine: { get: () => [] },
       snapshots: this.registry,
+      deletions: new DeletionJobs(1, this.#clock),
+      signal: new AbortController().signal,
       events: { record: () => undefined, [Symbol.asyncDispose]: () => Promise.resolve() },
       metrics: operatorMetrics(new Registry()),
       log: silentLogger,

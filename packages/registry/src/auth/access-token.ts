@@ -1,5 +1,5 @@
 /**
- * Short-lived tokens of the docker token flow: what a stored token may do, narrowed to what the client asked for,
+ * Short-lived tokens of the docker token flow: what a stored token may do, narrowed to what the client requested,
  * signed by this registry. They die with the stored token they came from.
  */
 import { createHmac } from "node:crypto";
@@ -9,14 +9,17 @@ import { tryReadScope, writeScope, type Scope } from "./access.ts";
 
 const prefix = "epoch1.";
 const wire = z.object({
-  /** Stored token it came from; 0 for the static one, -1 for anybody. */
+  /** Number of the stored token it came from; 0 for the static one, -1 for an anonymous caller. */
   sub: z.int(),
+  /** Fingerprint of the secret it came from: a number can be given again, a secret cannot. */
+  parent: z.string(),
   scopes: z.array(z.string()),
   exp: z.int(),
 });
 
 export interface AccessToken {
   readonly subject: number;
+  readonly parent: string;
   readonly scopes: readonly Scope[];
   readonly expiresAtMs: number;
 }
@@ -31,8 +34,13 @@ export class AccessTokens {
     this.#secret = secret;
   }
 
-  sign({ subject, scopes, expiresAtMs }: AccessToken): string {
-    const content = { sub: subject, scopes: scopes.map(writeScope), exp: Math.floor(expiresAtMs / 1_000) };
+  sign({ subject, parent, scopes, expiresAtMs }: AccessToken): string {
+    const content = {
+      sub: subject,
+      parent,
+      scopes: scopes.map(writeScope),
+      exp: Math.floor(expiresAtMs / 1_000),
+    };
     const payload = Buffer.from(JSON.stringify(content)).toString("base64url");
     return `${prefix}${payload}.${this.#mac(payload)}`;
   }
@@ -42,10 +50,12 @@ export class AccessTokens {
     if (!text.startsWith(prefix)) return undefined;
     const [payload = "", mac = "", ...rest] = text.slice(prefix.length).split(".");
     if (rest.length > 0 || !isSameSecret(this.#mac(payload), mac)) return undefined;
-    const { sub, scopes, exp } = wire.parse(JSON.parse(Buffer.from(payload, "base64url").toString("utf8")));
+    const content = wire.safeParse(JSON.parse(Buffer.from(payload, "base64url").toString("utf8")));
+    if (!content.success) return undefined; // signed by an older version
+    const { sub, parent, scopes, exp } = content.data;
     if (exp * 1_000 <= nowMs) return undefined;
     const known = scopes.map(tryReadScope).filter((scope) => scope !== undefined);
-    return { subject: sub, scopes: known, expiresAtMs: exp * 1_000 };
+    return { subject: sub, parent, scopes: known, expiresAtMs: exp * 1_000 };
   }
 
   #mac(payload: string): string {

@@ -1,16 +1,15 @@
-/** Who may do what: scopes as people write them, what a request needs, and the one function that compares the two. */
+/** Authorization: scopes in their text form, what a request needs, and the one function that compares the two. */
 import * as z from "zod";
 import { Fault } from "@cocoon/core";
 import type { RepositoryName } from "../names.ts";
 import { matchesPattern } from "../pattern.ts";
 
-export const actions = ["pull", "push", "delete"] as const;
+const actions = ["pull", "push", "delete"] as const;
 export type Action = (typeof actions)[number];
 
 /** A pattern is a repository name in which "*" stands for any text. */
 export const scopeSchema = z.discriminatedUnion("kind", [
   z.object({ kind: z.literal("repository"), pattern: z.string(), actions: z.array(z.enum(actions)) }),
-  /** May list all repositories. */
   z.object({ kind: z.literal("catalog") }),
   /** May manage tokens and run garbage collection; implies everything else. */
   z.object({ kind: z.literal("admin") }),
@@ -27,10 +26,12 @@ export interface Caller {
 
 export type Need =
   | { readonly kind: "nothing" }
-  /** Any caller that is somebody. */
+  /** Any caller that is not anonymous. */
   | { readonly kind: "identity" }
   | { readonly kind: "repository"; readonly name: RepositoryName; readonly action: Action }
   | { readonly kind: "catalog" }
+  /** To see what the registry holds and how much; never anonymous. */
+  | { readonly kind: "statistics"; readonly name?: RepositoryName }
   | { readonly kind: "admin" };
 
 export const everything: readonly Scope[] = [
@@ -43,13 +44,26 @@ export function allows(scopes: readonly Scope[], need: Need): boolean {
   if (need.kind === "nothing" || need.kind === "identity") return true;
   return scopes.some((scope) => {
     if (scope.kind === "admin") return true;
-    if (scope.kind === "catalog") return need.kind === "catalog";
+    if (scope.kind === "catalog") return need.kind === "catalog" || isAboutAll(need);
+    const wanted = readRepositoryNeed(need);
     return (
-      need.kind === "repository" &&
-      scope.actions.includes(need.action) &&
-      matchesPattern(scope.pattern, need.name)
+      wanted !== undefined &&
+      scope.actions.includes(wanted.action) &&
+      matchesPattern(scope.pattern, wanted.name)
     );
   });
+}
+
+function isAboutAll(need: Need): boolean {
+  return need.kind === "statistics" && need.name === undefined;
+}
+
+/** Statistics of one repository are for callers that may pull from it. */
+function readRepositoryNeed(need: Need): { name: RepositoryName; action: Action } | undefined {
+  if (need.kind === "repository") return need;
+  return need.kind === "statistics" && need.name !== undefined
+    ? { name: need.name, action: "pull" }
+    : undefined;
 }
 
 const patternGrammar = /^[a-z0-9._*/-]{1,255}$/;

@@ -1,26 +1,32 @@
 /**
- * Who is asking. A secret may come as a bearer token, as the password of basic authentication (any user name), or
+ * Who the caller is. A secret may come as a bearer token, as the password of basic authentication (any user name), or
  * exchanged for a short-lived token at /v2/token; all three end in the same caller.
  */
-import { messageOf, type Logger } from "@cocoon/core";
+import { hash } from "node:crypto";
+import { getErrorMessage, type Logger } from "@cocoon/core";
 import { isSameSecret } from "@cocoon/contract/session";
-import { actions, allows, everything, intersect, type Caller, type Need, type Scope } from "./access.ts";
-import { AccessTokens, anonymousSubject, staticSubject } from "./access-token.ts";
+import { allows, everything, intersect, tryReadScope, type Caller, type Need, type Scope } from "./access.ts";
+import { AccessTokens, anonymousSubject, staticSubject, type AccessToken } from "./access-token.ts";
 import type { StoredToken, TokenStore } from "./token-store.ts";
 
-export interface AuthOptions {
+interface AuthOptions {
   readonly tokens: TokenStore;
   readonly secret: Uint8Array;
-  /** Pushes and pulls anything, administers nothing. */
   readonly staticToken: string | undefined;
   readonly anonymousPull: boolean;
   /** /v2/token hands back the secret it was given, as epoch does. */
   readonly echoTokens: boolean;
   readonly log: Logger;
-  readonly now?: () => number;
 }
 
-export interface TokenAnswer {
+interface Grant {
+  readonly caller: Caller;
+  readonly subject: number;
+  readonly parent: string;
+  readonly expiresAtMs: number;
+}
+
+interface TokenAnswer {
   readonly token: string;
   readonly expiresInSeconds: number;
 }
@@ -30,12 +36,10 @@ const accessTokenSeconds = 3_600;
 export class Authenticator {
   readonly #options: AuthOptions;
   readonly #accessTokens: AccessTokens;
-  readonly #now: () => number;
 
   constructor(options: AuthOptions) {
     this.#options = options;
     this.#accessTokens = new AccessTokens(options.secret);
-    this.#now = options.now ?? Date.now;
   }
 
   get anonymous(): Caller {
@@ -52,30 +56,30 @@ export class Authenticator {
     return given.kind === "secret" ? this.#bySecret(given.secret) : undefined;
   }
 
-  /** Whether a new, wider token of the same owner would be allowed: then it is worth to log in again. */
+  /** Whether a new, wider token of the same parent would be allowed: then the client should get one. */
   couldAllow(authorization: string | undefined, need: Need): boolean {
     const given = readAuthorization(authorization);
     if (given.kind !== "secret") return true;
-    const access = this.#accessTokens.tryRead(given.secret, this.#now());
-    if (!access) return false;
-    return allows(this.#ownScopes(access.subject), need);
+    const access = this.#accessTokens.tryRead(given.secret, Date.now());
+    const parent = access && this.#findParent(access);
+    return parent !== undefined && allows(parent.caller.scopes, need);
   }
 
-  #ownScopes(subject: number): readonly Scope[] {
-    if (subject === anonymousSubject) return this.anonymous.scopes;
-    if (subject === staticSubject) return everything;
-    return this.#options.tokens.byId(subject)?.scopes ?? [];
-  }
-
-  /** The token flow: a secret, if any, for a token of the asked scopes. Undefined when the secret is wrong. */
+  /** The token flow: a secret, if any, for a token of the requested scopes. Undefined when the secret is wrong. */
   exchange(secret: string | undefined, wanted: readonly Scope[]): TokenAnswer | undefined {
     if (this.#options.echoTokens) return this.#echo(secret);
-    const caller = secret === undefined ? this.anonymous : this.#bySecret(secret);
-    if (!caller || (caller.anonymous && caller.scopes.length === 0)) return undefined;
-    const scopes = intersect(caller.scopes, wanted);
-    const expiresAtMs = this.#now() + accessTokenSeconds * 1_000;
-    const token = this.#accessTokens.sign({ subject: this.#subjectOf(secret), scopes, expiresAtMs });
-    return { token, expiresInSeconds: accessTokenSeconds };
+    const grant = secret === undefined ? this.#anonymousGrant() : this.#findGrant(secret);
+    if (!grant || (grant.caller.anonymous && grant.caller.scopes.length === 0)) return undefined;
+    const scopes = intersect(grant.caller.scopes, wanted);
+    // A token that was itself exchanged does not live longer by being exchanged again.
+    const expiresAtMs = Math.min(Date.now() + accessTokenSeconds * 1_000, grant.expiresAtMs);
+    const token = this.#accessTokens.sign({
+      subject: grant.subject,
+      parent: grant.parent,
+      scopes,
+      expiresAtMs,
+    });
+    return { token, expiresInSeconds: Math.floor((expiresAtMs - Date.now()) / 1_000) };
   }
 
   #echo(secret: string | undefined): TokenAnswer | undefined {
@@ -83,36 +87,67 @@ export class Authenticator {
     return { token: secret ?? "", expiresInSeconds: accessTokenSeconds };
   }
 
-  #subjectOf(secret: string | undefined): number {
-    if (secret === undefined) return anonymousSubject;
-    return this.#options.tokens.byText(secret)?.id ?? staticSubject;
-  }
-
   #bySecret(secret: string): Caller | undefined {
-    const { staticToken, tokens } = this.#options;
-    if (staticToken !== undefined && isSameSecret(secret, staticToken)) return staticCaller;
-    const stored = tokens.byText(secret);
-    if (stored) return this.#storedCaller(stored, stored.scopes);
-    const access = this.#accessTokens.tryRead(secret, this.#now());
-    return access && this.#byAccessToken(access.subject, access.scopes);
+    return this.#findGrant(secret)?.caller;
   }
 
-  /** Narrowed once more by what the stored token may do now: it may have been deleted or have expired. */
-  #byAccessToken(subject: number, scopes: readonly Scope[]): Caller | undefined {
-    if (subject === anonymousSubject)
-      return { ...this.anonymous, scopes: intersect(this.anonymous.scopes, scopes) };
-    if (subject === staticSubject)
-      return this.#options.staticToken === undefined ? undefined : { ...staticCaller, scopes };
-    const stored = this.#options.tokens.byId(subject);
-    return stored && this.#storedCaller(stored, intersect(stored.scopes, scopes));
+  #anonymousGrant(): Grant {
+    return { caller: this.anonymous, subject: anonymousSubject, parent: "", expiresAtMs: Infinity };
+  }
+
+  /** What a secret stands for: the static token, a stored one, or one that was exchanged for either. */
+  #findGrant(secret: string): Grant | undefined {
+    const { staticToken, tokens } = this.#options;
+    if (staticToken !== undefined && isSameSecret(secret, staticToken)) return this.#staticGrant(staticToken);
+    const stored = tokens.byText(secret);
+    if (stored) return this.#storedGrant(stored);
+    const access = this.#accessTokens.tryRead(secret, Date.now());
+    const parent = access && this.#findParent(access);
+    if (!parent) return undefined;
+    // Narrowed once more by what the parent may do now.
+    const caller = { ...parent.caller, scopes: intersect(parent.caller.scopes, access.scopes) };
+    return { ...parent, caller, expiresAtMs: access.expiresAtMs };
+  }
+
+  /** Undefined when the secret that the token came from was deleted, replaced or has expired. */
+  #findParent({ subject, parent }: AccessToken): Grant | undefined {
+    const { staticToken, tokens } = this.#options;
+    if (subject === anonymousSubject) return this.#anonymousGrant();
+    const stored = subject === staticSubject ? undefined : tokens.byId(subject);
+    const grant =
+      subject === staticSubject
+        ? staticToken === undefined
+          ? undefined
+          : this.#staticGrant(staticToken)
+        : stored && this.#storedGrant(stored);
+    return grant?.parent === parent ? grant : undefined;
+  }
+
+  #staticGrant(staticToken: string): Grant {
+    const parent = computeFingerprint(hash("sha256", staticToken, "hex"));
+    return { caller: staticCaller, subject: staticSubject, parent, expiresAtMs: Infinity };
+  }
+
+  #storedGrant(token: StoredToken): Grant {
+    return {
+      caller: this.#storedCaller(token, token.scopes),
+      subject: token.id,
+      parent: computeFingerprint(token.hash),
+      expiresAtMs: token.expiresAt === undefined ? Infinity : Date.parse(token.expiresAt),
+    };
   }
 
   #storedCaller(token: StoredToken, scopes: readonly Scope[]): Caller {
-    this.#options.tokens.noteUse(token).catch((error: unknown) => {
-      this.#options.log.warn({ error: messageOf(error) }, "token use not noted");
+    this.#options.tokens.recordUse(token).catch((error: unknown) => {
+      this.#options.log.warn({ error: getErrorMessage(error) }, "use of a token could not be recorded");
     });
     return { id: `token:${token.id}`, anonymous: false, scopes };
   }
+}
+
+/** Names a secret in signed tokens without helping to guess it. */
+function computeFingerprint(hashed: string): string {
+  return hash("sha256", `fingerprint ${hashed}`, "hex").slice(0, 16);
 }
 
 const staticCaller: Caller = { id: "static", anonymous: false, scopes: everything };
@@ -131,7 +166,7 @@ export function readAuthorization(header: string | undefined): Given {
   return colon === -1 ? { kind: "malformed" } : { kind: "secret", secret: text.slice(colon + 1) };
 }
 
-/** Scopes as a docker client asks for them; what we do not know is left out. */
+/** Scopes as a docker client requests them; unknown ones are left out. */
 export function readWantedScopes(texts: readonly string[]): Scope[] {
   return texts
     .flatMap((text) => text.split(" "))
@@ -139,14 +174,10 @@ export function readWantedScopes(texts: readonly string[]): Scope[] {
     .filter((scope) => scope !== undefined);
 }
 
+/** Of repositories by their names, not by patterns. */
 function tryWantedScope(text: string): Scope | undefined {
-  if (text === "registry:catalog:*") return { kind: "catalog" };
-  const [type, name = "", wanted = "", ...rest] = text.split(":");
-  if (type !== "repository" || rest.length > 0 || name.includes("*")) return undefined;
-  const words = wanted.split(",");
-  return {
-    kind: "repository",
-    pattern: name,
-    actions: words.includes("*") ? [...actions] : actions.filter((action) => words.includes(action)),
-  };
+  const scope = tryReadScope(text);
+  const isAllowed =
+    scope?.kind === "catalog" || (scope?.kind === "repository" && !scope.pattern.includes("*"));
+  return isAllowed ? scope : undefined;
 }

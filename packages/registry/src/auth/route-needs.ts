@@ -1,13 +1,15 @@
-/** What each route asks of its caller, in one place. */
+/** What each route needs of its caller, in one place. */
 import type { Route, RouteKind } from "../http/route.ts";
 import type { Action, Need } from "./access.ts";
 
 const nothing: Need = { kind: "nothing" };
 const identity: Need = { kind: "identity" };
 const catalog: Need = { kind: "catalog" };
+const statistics: Need = { kind: "statistics" };
 const admin: Need = { kind: "admin" };
 
-/** Routes that are not about one repository. */
+const apiRoutes: ReadonlySet<RouteKind> = new Set(["apiRepository", "apiTags", "apiTag"]);
+
 const needs = {
   health: nothing,
   ready: nothing,
@@ -19,21 +21,24 @@ const needs = {
   ping: identity,
   me: identity,
   catalog,
-  apiStats: catalog,
-  apiRepositories: catalog,
+  apiStats: statistics,
+  apiRepositories: statistics,
   apiTokens: admin,
   apiToken: admin,
   apiGc: admin,
+  apiFsck: admin,
   apiSync: admin,
 } as const satisfies Partial<Record<RouteKind, Need>>;
 
-export function needOf(route: Route, method: string): Need {
+export function findNeed(route: Route, method: string): Need {
   if (!("name" in route)) return needs[route.kind];
+  const reads = findAction(method) === "pull";
+  if (reads && apiRoutes.has(route.kind)) return { kind: "statistics", name: route.name };
   const uploading = route.kind === "uploads" || route.kind === "upload";
-  return { kind: "repository", name: route.name, action: uploading ? "push" : actionOf(method) };
+  return { kind: "repository", name: route.name, action: uploading ? "push" : findAction(method) };
 }
 
-function actionOf(method: string): Action {
+function findAction(method: string): Action {
   if (method === "DELETE") return "delete";
   return method === "GET" || method === "HEAD" || method === "OPTIONS" ? "pull" : "push";
 }

@@ -10,25 +10,23 @@ export const sessionSeconds = 86_400;
 
 export class Sessions {
   readonly #key: Uint8Array;
-  readonly #now: () => number;
 
-  constructor(key: Uint8Array, now: () => number = Date.now) {
+  constructor(key: Uint8Array) {
     this.#key = key;
-    this.#now = now;
   }
 
   sign(person: Person): Promise<string> {
-    const expiresAt = Math.floor(this.#now() / 1_000) + sessionSeconds;
+    const expiresAt = Math.floor(Date.now() / 1_000) + sessionSeconds;
     return signSession({ ...person, expiresAt }, this.#key);
   }
 
   async person(request: IncomingMessage): Promise<Person | undefined> {
     const cookie = readCookie(request, sessionCookie);
     if (cookie === undefined) return undefined;
-    return verifySession(cookie, this.#key, { now: Math.floor(this.#now() / 1_000), refuseEndless: true });
+    return verifySession(cookie, this.#key, { now: Math.floor(Date.now() / 1_000), refuseEndless: true });
   }
 
-  /** A logged-in person, who may do everything; undefined when nobody is, or another page speaks in their name. */
+  /** A logged-in person, who may do everything; undefined without a session, or when another site sent the request. */
   async caller(request: IncomingMessage): Promise<Caller | undefined> {
     const person = await this.person(request);
     if (!person || !isFromOurPage(request)) return undefined;

@@ -3,7 +3,7 @@
  * a signed session cookie; nothing is kept on the server.
  */
 import * as z from "zod";
-import { Fault, messageOf } from "@cocoon/core";
+import { Fault, getErrorMessage } from "@cocoon/core";
 
 export interface SsoOptions {
   readonly provider: "google" | "oidc";
@@ -36,7 +36,6 @@ const userinfo = z.object({
   hd: z.string().optional(),
 });
 
-/** Where to send the browser. */
 export function authorizeLocation(options: SsoOptions, state: string): string {
   const url = new URL(options.authorizeUrl);
   url.searchParams.set("client_id", options.clientId);
@@ -50,7 +49,7 @@ export function authorizeLocation(options: SsoOptions, state: string): string {
   return url.href;
 }
 
-/** The person behind a code; throws `forbidden` for those not let in, `badGateway`-like `unavailable` for trouble upstream. */
+/** The person behind a code; throws `forbidden` for accounts that are not allowed, `unavailable` when the provider fails. */
 export async function identify(
   options: SsoOptions,
   code: string,
@@ -93,9 +92,13 @@ async function ask(url: string, init: RequestInit, signal: AbortSignal): Promise
     if (!response.ok) throw new Fault("unavailable", `status ${response.status}`);
     return JSON.parse(await readLimited(response));
   } catch (error) {
-    throw new Fault("unavailable", `the login provider did not answer as expected: ${messageOf(error)}`, {
-      cause: error,
-    });
+    throw new Fault(
+      "unavailable",
+      `the login provider did not answer as expected: ${getErrorMessage(error)}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 

@@ -1,11 +1,11 @@
 /**
  * Tokens at rest. The text of a token, 64 hex digits, is shown once; only its SHA-256 is kept. All tokens are held in
- * memory as well, so that a request costs a look-up and no read.
+ * memory as well, so that a request costs no read.
  */
 import { hash, randomBytes } from "node:crypto";
 import * as z from "zod";
 import { Fault } from "@cocoon/core";
-import { folders, lastPart, layout } from "../storage/layout.ts";
+import { folders, lastPart, layout, type StorageKey } from "../storage/layout.ts";
 import type { Storage } from "../storage/storage.ts";
 import { scopeSchema, type Scope } from "./access.ts";
 
@@ -22,16 +22,14 @@ const wire = z.object({
 
 export type StoredToken = Readonly<z.infer<typeof wire>>;
 
-export interface NewToken {
+interface NewToken {
   readonly name: string;
   readonly scopes: readonly Scope[];
   readonly createdBy: string;
-  /** Undefined: valid until it is deleted. */
   readonly lifetimeMs: number | undefined;
 }
 
-export interface CreatedToken {
-  /** The only time it is ever seen. */
+interface CreatedToken {
   readonly text: string;
   readonly token: StoredToken;
 }
@@ -42,28 +40,45 @@ const maxTokens = 10_000;
 
 export class TokenStore implements AsyncDisposable {
   readonly #storage: Storage;
-  readonly #now: () => number;
   readonly #byHash = new Map<string, StoredToken>();
   readonly #byId = new Map<number, StoredToken>();
-  /** Notes of use that are being written. */
-  readonly #notes = new Set<Promise<void>>();
+  readonly #readAtMs = new Map<number, number>();
+  readonly #uses = new Set<Promise<void>>();
   #lastId = 0;
 
-  private constructor(storage: Storage, now: () => number) {
+  private constructor(storage: Storage) {
     this.#storage = storage;
-    this.#now = now;
   }
 
-  static async open(storage: Storage, now: () => number = Date.now): Promise<TokenStore> {
-    const store = new TokenStore(storage, now);
-    for await (const { key } of storage.list(folders.tokens)) {
-      const content = await storage.get(key);
-      const parsed = content && wire.safeParse(JSON.parse(content.toString("utf8")));
-      if (!parsed) continue;
-      if (!parsed.success) throw new Fault("internal", `the record of token ${lastPart(key)} is damaged`);
-      store.#remember(parsed.data);
-    }
+  static async open(storage: Storage): Promise<TokenStore> {
+    const store = new TokenStore(storage);
+    await store.reload();
     return store;
+  }
+
+  /** Reads what other replicas created, used and deleted. */
+  async reload(): Promise<void> {
+    const found = new Set<number>();
+    const known = new Set(this.#byId.keys());
+    for await (const { key, modifiedAtMs } of this.#storage.list(folders.tokens)) {
+      const id = Number(lastPart(key));
+      found.add(id);
+      if (this.#readAtMs.get(id) === modifiedAtMs && this.#byId.has(id)) continue;
+      const token = await this.#read(key);
+      if (!token) continue;
+      this.#remember(token);
+      this.#readAtMs.set(id, modifiedAtMs);
+    }
+    // Those created here while the list was read are not in it.
+    for (const id of known) if (!found.has(id)) this.#forget(id);
+  }
+
+  async #read(key: StorageKey): Promise<StoredToken | undefined> {
+    const content = await this.#storage.get(key);
+    if (!content) return undefined;
+    const parsed = wire.safeParse(JSON.parse(content.toString("utf8")));
+    if (!parsed.success) throw new Fault("internal", `the record of token ${lastPart(key)} is damaged`);
+    return parsed.data;
   }
 
   list(): StoredToken[] {
@@ -74,7 +89,6 @@ export class TokenStore implements AsyncDisposable {
     return this.#valid(this.#byId.get(id));
   }
 
-  /** The token with that text, if it is known and has not expired. */
   byText(text: string): StoredToken | undefined {
     return this.#valid(this.#byHash.get(hash("sha256", text, "hex")));
   }
@@ -83,9 +97,8 @@ export class TokenStore implements AsyncDisposable {
     if (this.#byId.size >= maxTokens)
       throw new Fault("forbidden", `there are ${maxTokens} tokens; delete some first`);
     const text = randomBytes(32).toString("hex");
-    const nowMs = this.#now();
-    const token: StoredToken = {
-      id: (this.#lastId += 1),
+    const nowMs = Date.now();
+    const draft = {
       name,
       hash: hash("sha256", text, "hex"),
       scopes: [...scopes],
@@ -93,44 +106,53 @@ export class TokenStore implements AsyncDisposable {
       createdAt: new Date(nowMs).toISOString(),
       ...(lifetimeMs === undefined ? {} : { expiresAt: new Date(nowMs + lifetimeMs).toISOString() }),
     };
-    await this.#write(token);
+    const token = await this.#add(draft);
     this.#remember(token);
     return { text, token };
   }
 
-  async delete(id: number): Promise<boolean> {
-    const token = this.#byId.get(id);
-    if (token) this.#forget(token);
-    return this.#storage.delete(layout.token(id));
-  }
-
-  /** Notes that the token was used, now and then. Failing to note it must not fail the request. */
-  async noteUse(token: StoredToken): Promise<void> {
-    const nowMs = this.#now();
-    if (token.lastUsed !== undefined && nowMs - Date.parse(token.lastUsed) < lastUsedStepMs) return;
-    const used = { ...token, lastUsed: new Date(nowMs).toISOString() };
-    this.#remember(used);
-    const note = this.#writeUse(used);
-    this.#notes.add(note);
-    try {
-      await note;
-    } finally {
-      this.#notes.delete(note);
+  /** Under the next free number, also when another replica creates a token at the same time. */
+  async #add(draft: Omit<StoredToken, "id">): Promise<StoredToken> {
+    for (;;) {
+      const token: StoredToken = { id: (this.#lastId += 1), ...draft };
+      const content = Buffer.from(`${JSON.stringify(token)}\n`);
+      if ((await this.#storage.putIf(layout.token(token.id), content, undefined)) !== undefined) return token;
     }
   }
 
-  /** Done when every use that was noted is written: nothing is written after it. */
+  async delete(id: number): Promise<boolean> {
+    this.#forget(id);
+    return this.#storage.delete(layout.token(id));
+  }
+
+  async recordUse(token: StoredToken): Promise<void> {
+    const nowMs = Date.now();
+    if (token.lastUsed !== undefined && nowMs - Date.parse(token.lastUsed) < lastUsedStepMs) return;
+    const used = { ...token, lastUsed: new Date(nowMs).toISOString() };
+    this.#remember(used);
+    const use = this.#writeUse(used);
+    this.#uses.add(use);
+    try {
+      await use;
+    } finally {
+      this.#uses.delete(use);
+    }
+  }
+
+  /** Done when every recorded use is written: nothing is written after it. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.allSettled(this.#notes);
+    await Promise.allSettled(this.#uses);
   }
 
   async #writeUse(used: StoredToken): Promise<void> {
+    if (this.#storage.isShared && !(await this.#storage.stat(layout.token(used.id)))) return;
     await this.#write(used);
-    if (!this.#byId.has(used.id)) await this.#storage.delete(layout.token(used.id)); // deleted meanwhile
+    // Deleted meanwhile, here or by another replica.
+    if (!this.#byId.has(used.id)) await this.#storage.delete(layout.token(used.id));
   }
 
   #valid(token: StoredToken | undefined): StoredToken | undefined {
-    if (token?.expiresAt !== undefined && Date.parse(token.expiresAt) <= this.#now()) return undefined;
+    if (token?.expiresAt !== undefined && Date.parse(token.expiresAt) <= Date.now()) return undefined;
     return token;
   }
 
@@ -140,9 +162,11 @@ export class TokenStore implements AsyncDisposable {
     this.#lastId = Math.max(this.#lastId, token.id);
   }
 
-  #forget(token: StoredToken): void {
-    this.#byHash.delete(token.hash);
-    this.#byId.delete(token.id);
+  #forget(id: number): void {
+    const token = this.#byId.get(id);
+    if (token) this.#byHash.delete(token.hash);
+    this.#byId.delete(id);
+    this.#readAtMs.delete(id);
   }
 
   #write(token: StoredToken): Promise<void> {

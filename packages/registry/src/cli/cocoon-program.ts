@@ -2,7 +2,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { pipeline } from "node:stream/promises";
-import { Fault, messageOf, type Abortable } from "@cocoon/core";
+import { Fault, getErrorMessage, type Abortable } from "@cocoon/core";
 
 const keptErrorBytes = 4096;
 
@@ -82,7 +82,7 @@ export class CocoonProgram {
         throw new Fault("unavailable", `${what} failed: ${said.trim() || `exit code ${code}`}`);
       },
       (error: unknown) => {
-        const why = `cannot run ${this.#command}: ${messageOf(error)}; set EPOCH_COCOON_BINARY`;
+        const why = `cannot run ${this.#command}: ${getErrorMessage(error)}; set EPOCH_COCOON_BINARY`;
         throw new Fault("unavailable", why, { cause: error });
       },
     );

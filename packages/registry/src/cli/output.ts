@@ -2,7 +2,6 @@
 import type { Readable, Writable } from "node:stream";
 import { ProgressBar } from "./progress-bar.ts";
 
-/** Where a program reads and writes. */
 export interface Streams {
   readonly stdin: Readable;
   readonly stdout: Writable;
@@ -10,9 +9,7 @@ export interface Streams {
 }
 
 export interface OutputOptions {
-  /** Results as JSON, one document per command. */
   readonly json: boolean;
-  /** No progress and no summaries. */
   readonly quiet: boolean;
 }
 

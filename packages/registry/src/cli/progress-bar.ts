@@ -31,7 +31,6 @@ export class ProgressBar implements Disposable {
     this.#draw(this.#terminal, progress);
   };
 
-  /** Leaves the terminal as it was. */
   [Symbol.dispose](): void {
     if (this.#drawn) this.#terminal?.write("\r\u001B[K");
     this.#drawn = false;

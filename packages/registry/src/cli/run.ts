@@ -1,14 +1,14 @@
 /** The command line of `epoch`: one tree of commands; exit code 0 done, 1 failed, 2 called wrongly, 130 interrupted. */
-import { isFault, messageOf } from "@cocoon/core";
+import { isFault, getErrorMessage } from "@cocoon/core";
 import { versionText } from "@cocoon/core/version";
 import { Command, CommanderError } from "commander";
 import { addAdminCommands } from "./commands/admin.ts";
+import { addFsckCommand } from "./commands/fsck.ts";
 import { addLookCommands } from "./commands/look.ts";
 import { addPullCommands } from "./commands/pull.ts";
 import { addPushCommands } from "./commands/push.ts";
-import { clientEnvironment } from "./config.ts";
 import type { Streams } from "./output.ts";
-import { Session, type Run } from "./session.ts";
+import { clientEnvironment, Session, type Run } from "./session.ts";
 
 export interface ClientParts {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -16,7 +16,6 @@ export interface ClientParts {
   readonly signal: AbortSignal;
 }
 
-/** Runs one command and returns the exit code. */
 export async function runClient(argv: readonly string[], parts: ClientParts): Promise<number> {
   const program = clientProgram(parts);
   overrideExits(program, parts.streams);
@@ -27,7 +26,7 @@ export async function runClient(argv: readonly string[], parts: ClientParts): Pr
     if (parts.signal.aborted) return 130;
     // Commander has printed its own text; asking for help or the version is not a mistake.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    parts.streams.stderr.write(`epoch: ${messageOf(error)}\n`);
+    parts.streams.stderr.write(`epoch: ${getErrorMessage(error)}\n`);
     return isFault(error, "badRequest") ? 2 : 1;
   }
 }
@@ -55,6 +54,7 @@ function clientProgram({ env, streams, signal }: ClientParts): Command {
   addPullCommands(program, run);
   addLookCommands(program, run);
   addAdminCommands(program, run);
+  addFsckCommand(program, run);
   return program;
 }
 

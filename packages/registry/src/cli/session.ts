@@ -11,8 +11,27 @@ import {
   type Repository,
 } from "@cocoon/oci";
 import type { Command } from "commander";
-import type { ClientEnvironment } from "./config.ts";
+import type * as z from "zod";
 import { Output, type Streams } from "./output.ts";
+
+/** What the client commands take from the environment; epoch's own names are kept. */
+export interface ClientEnvironment {
+  readonly server: string;
+  readonly token: string | undefined;
+  readonly caFile: string | undefined;
+  readonly cocoon: string;
+  readonly all: Readonly<Record<string, string | undefined>>;
+}
+
+export function clientEnvironment(env: ClientEnvironment["all"]): ClientEnvironment {
+  return {
+    server: env["EPOCH_SERVER"] || "http://127.0.0.1:8080",
+    token: env["EPOCH_REGISTRY_TOKEN"] || undefined,
+    caFile: env["EPOCH_CA_CERT"] || undefined,
+    cocoon: env["EPOCH_COCOON_BINARY"] || "cocoon",
+    all: env,
+  };
+}
 
 export interface GlobalOptions {
   readonly server?: string;
@@ -22,14 +41,11 @@ export interface GlobalOptions {
   readonly quiet?: boolean;
 }
 
-/** An artifact as the user named it. */
 export interface Target {
   readonly repository: Repository;
-  /** Tag or digest. */
   readonly reference: string;
   /** As people read it: `name:tag` or `name@digest`. */
   readonly text: string;
-  /** On a registry other than the server. */
   readonly foreign: boolean;
 }
 
@@ -60,9 +76,17 @@ export class Session implements AsyncDisposable {
     for (const registry of this.#open.values()) await registry[Symbol.asyncDispose]();
   }
 
-  /** The server itself, for lists and administration. */
   server(): Promise<Registry> {
     return this.#registry(this.#options.server ?? this.environment.server, this.environment.token);
+  }
+
+  /** A request to the server's control API. */
+  async call<T>(schema: z.ZodType<T>, request: Parameters<Registry["call"]>[0]): Promise<T> {
+    const parsed = schema.safeParse(await (await this.server()).call(request, this));
+    if (parsed.success) return parsed.data;
+    throw new Fault("unavailable", `the server's answer to ${request.path} is malformed`, {
+      cause: parsed.error,
+    });
   }
 
   /** `name[:tag]` on the server, or `host/name[:tag]` anywhere; `@sha256:…` instead of a tag. */
@@ -92,7 +116,7 @@ export class Session implements AsyncDisposable {
     const caFile = this.#options.ca ?? this.environment.caFile;
     const registry = openRegistry({
       address,
-      // Somebody who writes http:// means it.
+      // An explicit http:// is a choice.
       plainHttp: (this.#options.plainHttp ?? false) || address.startsWith("http://"),
       credentials: token
         ? fixedCredential({ kind: "bearer", token })
@@ -109,3 +133,8 @@ export class Session implements AsyncDisposable {
 export type Run = (
   work: (session: Session, args: readonly string[], options: never) => Promise<void>,
 ) => (...parts: unknown[]) => Promise<void>;
+
+/** For options that may be repeated. */
+export function collect(value: string, earlier: readonly string[]): readonly string[] {
+  return [...earlier, value];
+}

@@ -1,12 +1,16 @@
 /**
  * What a registry must know about a manifest: its media type, what it refers to, its subject. The bytes themselves
- * are never changed; unknown fields are none of our business.
+ * are never changed, and unknown fields are ignored.
  */
 import * as z from "zod";
 import { mediaType } from "@cocoon/contract";
-import { messageOf } from "@cocoon/core";
+import { getErrorMessage } from "@cocoon/core/fault";
 import { tryDigest, type Digest } from "../names.ts";
+import { findExcess } from "./json-shape.ts";
 import { ociFault } from "../oci-fault.ts";
+
+/** Far above any real manifest: layers hold about ten values each. */
+const jsonLimits = { maxDepth: 64, maxValues: 500_000 };
 
 const indexTypes: ReadonlySet<string> = new Set([mediaType.ociIndex, mediaType.dockerManifestList]);
 const manifestTypes: ReadonlySet<string> = new Set([
@@ -15,7 +19,12 @@ const manifestTypes: ReadonlySet<string> = new Set([
   mediaType.dockerManifest,
 ]);
 
-/** One of the four envelopes that everybody knows. */
+/** What a manifest may be pushed and served as: nothing that a browser would run. */
+export function isSafeType(type: string): boolean {
+  return /^application\/vnd\.[a-z0-9][a-z0-9._+-]{0,120}\+json$/.test(type);
+}
+
+/** One of the four well-known envelopes. */
 export function isManifestType(type: string): boolean {
   return manifestTypes.has(type);
 }
@@ -61,15 +70,15 @@ export interface Manifest {
   readonly artifactType: string | undefined;
   readonly config: Descriptor | undefined;
   readonly layers: readonly Descriptor[];
-  /** Children of an index. */
   readonly manifests: readonly Descriptor[];
   readonly subject: Descriptor | undefined;
   readonly annotations: Readonly<Record<string, string>>;
   readonly isIndex: boolean;
 }
 
-/** Reads a manifest; the type it was pushed with, if any, wins over the field in its body. */
 export function readManifest(bytes: Uint8Array, pushedType?: string): Manifest {
+  const excess = findExcess(bytes, jsonLimits);
+  if (excess !== undefined) throw ociFault("MANIFEST_INVALID", `the manifest ${excess}`);
   const data = parseWire(bytes);
   const givenType = pushedType ?? data.mediaType;
   const isIndex = givenType === undefined ? !data.config && !!data.manifests : indexTypes.has(givenType);
@@ -98,7 +107,9 @@ function parseJson(bytes: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch (error) {
-    throw ociFault("MANIFEST_INVALID", `the manifest is not JSON: ${messageOf(error)}`, { cause: error });
+    throw ociFault("MANIFEST_INVALID", `the manifest is not JSON: ${getErrorMessage(error)}`, {
+      cause: error,
+    });
   }
 }
 
@@ -121,7 +132,6 @@ export interface ReferrerDescriptor {
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-/** What the referrers API says about a manifest that names a subject. */
 export function referrerDescriptor(
   manifest: Manifest,
   { digest, size }: { digest: Digest; size: number },

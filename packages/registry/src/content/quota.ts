@@ -14,16 +14,12 @@ export interface QuotaRule {
   readonly maxBytes: number;
 }
 
-interface Expected {
-  /** If it is known already. */
-  readonly digest: Digest | undefined;
-  readonly sizeBytes: number;
+export interface Room {
+  readonly freeBytes: number;
+  assertFits(moreBytes: number): void;
 }
 
-interface Addition {
-  readonly digest: Digest;
-  readonly sizeBytes: number;
-}
+const unlimitedRoom: Room = { freeBytes: Infinity, assertFits: () => undefined };
 
 export class Quota {
   readonly #storage: Storage;
@@ -35,25 +31,29 @@ export class Quota {
     this.#rules = rules;
   }
 
-  async assertRoom(name: RepositoryName, { digest, sizeBytes }: Expected): Promise<void> {
-    const limit = this.#limitOf(name);
-    if (limit === undefined || (digest && (await this.#holds(name, digest)))) return;
-    const used = await this.#usageOf(name);
-    assertFits({ name, limit, used: used.bytes, more: sizeBytes });
+  /** How much more the repository may hold; a blob that it holds already needs no room. */
+  async findRoom(name: RepositoryName, digest: Digest | undefined): Promise<Room> {
+    const limit = this.#findLimit(name);
+    if (limit === undefined || (digest && (await this.#holds(name, digest)))) return unlimitedRoom;
+    const { bytes: used } = await this.#getUsage(name);
+    return {
+      freeBytes: Math.max(0, limit - used),
+      assertFits: (more) => assertFits({ name, limit, used, more }),
+    };
   }
 
   /** Counts a blob in before the action that links it, and out again if that fails or it was there already. */
   async reserve(
     name: RepositoryName,
-    { digest, sizeBytes }: Addition,
+    { digest, sizeBytes }: { readonly digest: Digest; readonly sizeBytes: number },
     action: () => Promise<void>,
   ): Promise<void> {
-    const limit = this.#limitOf(name);
+    const limit = this.#findLimit(name);
     if (limit === undefined || (await this.#holds(name, digest))) {
       await action();
       return;
     }
-    const used = await this.#usageOf(name);
+    const used = await this.#getUsage(name);
     assertFits({ name, limit, used: used.bytes, more: sizeBytes });
     used.bytes += sizeBytes;
     try {
@@ -64,7 +64,7 @@ export class Quota {
     }
   }
 
-  /** Something was removed: the next question counts anew. */
+  /** Something was removed: count again at the next use. */
   countAgain(name: RepositoryName): void {
     this.#used.delete(name);
   }
@@ -73,11 +73,11 @@ export class Quota {
     return (await this.#storage.stat(layout.link(name, digest))) !== undefined;
   }
 
-  #limitOf(name: RepositoryName): number | undefined {
+  #findLimit(name: RepositoryName): number | undefined {
     return this.#rules.find(({ pattern }) => matchesPattern(pattern, name))?.maxBytes;
   }
 
-  #usageOf(name: RepositoryName): Promise<{ bytes: number }> {
+  #getUsage(name: RepositoryName): Promise<{ bytes: number }> {
     let used = this.#used.get(name);
     if (!used) {
       used = this.#count(name);
@@ -106,5 +106,7 @@ interface Fit {
 
 function assertFits({ name, limit, used, more }: Fit): void {
   if (used + more > limit)
-    throw ociFault("DENIED", `${name} may hold ${limit} bytes and holds ${used}; ${more} more do not fit`);
+    throw ociFault("DENIED", `${name} may hold ${limit} bytes and holds ${used}; ${more} more do not fit`, {
+      as: "tooLarge",
+    });
 }

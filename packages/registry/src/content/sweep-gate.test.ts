@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { digestOf } from "../names.ts";
+import { computeDigest } from "../names.ts";
 import { SweepGate } from "./sweep-gate.ts";
 
-const digest = digestOf(Buffer.from("x"));
-const other = digestOf(Buffer.from("y"));
+const digest = computeDigest(Buffer.from("x"));
+const other = computeDigest(Buffer.from("y"));
 
 describe("sweep gate", () => {
-  it("removes what nobody uses", async () => {
+  it("removes what no request uses", async () => {
     const gate = new SweepGate();
     using sweep = gate.beginSweep();
     let removed = 0;

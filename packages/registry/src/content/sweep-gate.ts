@@ -1,7 +1,7 @@
 /**
- * Between those who rely on a blob and the garbage collector that wants to remove it. Whoever commits, mounts, finds
- * or names a blob passes through here; the collector may remove only what nobody is using and nobody used since
- * its run began. Users wait only for a removal of that very blob.
+ * Between requests that rely on a blob and the garbage collector of this process. Every commit, mount, lookup or use of a
+ * blob passes through here; the collector may remove only blobs that no request uses or used since its run began. Requests
+ * wait only for a removal of that very blob.
  */
 import type { Digest } from "../names.ts";
 

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { digestOf, type Digest } from "../names.ts";
+import { computeDigest, type Digest } from "../names.ts";
 import { mark, type PresentManifest } from "./mark.ts";
 
-const named = (text: string): Digest => digestOf(Buffer.from(text));
+const named = (text: string): Digest => computeDigest(Buffer.from(text));
 const descriptor = (text: string) => ({ digest: named(text), size: 1 });
 
 interface Shape {
@@ -29,7 +29,7 @@ function manifest(
   };
 }
 
-function aliveOf(present: readonly PresentManifest[], ...tagged: string[]): Digest[] {
+function findAlive(present: readonly PresentManifest[], ...tagged: string[]): Digest[] {
   return [...mark(present, new Set(tagged.map(named))).alive].sort();
 }
 
@@ -38,7 +38,7 @@ const digests = (...names: string[]) => names.map(named).sort();
 describe("mark", () => {
   it("keeps what a tag points to and what is recent", () => {
     const present = [manifest("tagged"), manifest("recent", { recent: true }), manifest("old")];
-    assert.deepEqual(aliveOf(present, "tagged"), digests("tagged", "recent"));
+    assert.deepEqual(findAlive(present, "tagged"), digests("tagged", "recent"));
     assert.deepEqual(mark(present, new Set([named("tagged")])).dead, [named("old")]);
   });
 
@@ -50,7 +50,7 @@ describe("mark", () => {
       manifest("dead-index", { children: ["dead-leaf"] }),
       manifest("dead-leaf"),
     ];
-    assert.deepEqual(aliveOf(present, "index"), digests("index", "inner", "leaf"));
+    assert.deepEqual(findAlive(present, "index"), digests("index", "inner", "leaf"));
   });
 
   it("keeps what refers to a living subject, and what refers to that", () => {
@@ -60,13 +60,13 @@ describe("mark", () => {
       manifest("attestation", { subject: "signature" }),
       manifest("stray", { subject: "gone" }),
     ];
-    assert.deepEqual(aliveOf(present, "image"), digests("image", "signature", "attestation"));
+    assert.deepEqual(findAlive(present, "image"), digests("image", "signature", "attestation"));
   });
 
   it("ends on circles", () => {
     const present = [manifest("a", { children: ["b"] }), manifest("b", { children: ["a"], subject: "a" })];
-    assert.deepEqual(aliveOf(present, "a"), digests("a", "b"));
-    assert.deepEqual(aliveOf(present), []);
+    assert.deepEqual(findAlive(present, "a"), digests("a", "b"));
+    assert.deepEqual(findAlive(present), []);
   });
 
   it("collects the blobs of the living only", () => {

@@ -1,10 +1,20 @@
 /** Which manifests of a repository are alive, and which blobs they need. Pure: what is there comes in, a verdict out. */
-import type { Manifest } from "../content/manifest.ts";
 import type { Digest } from "../names.ts";
+
+interface Reference {
+  readonly digest: Digest;
+}
+
+interface ManifestReferences {
+  readonly config: Reference | undefined;
+  readonly layers: readonly Reference[];
+  readonly manifests: readonly Reference[];
+  readonly subject: Reference | undefined;
+}
 
 export interface PresentManifest {
   readonly digest: Digest;
-  readonly manifest: Pick<Manifest, "config" | "layers" | "manifests" | "subject">;
+  readonly manifest: ManifestReferences;
   /** Pushed so recently that a tag may still be on its way. */
   readonly recent: boolean;
 }
@@ -12,7 +22,6 @@ export interface PresentManifest {
 export interface Marked {
   readonly alive: ReadonlySet<Digest>;
   readonly dead: readonly Digest[];
-  /** Blobs that the living manifests name. */
   readonly blobs: ReadonlySet<Digest>;
 }
 

@@ -34,9 +34,10 @@ describe("retention", () => {
     assert.deepEqual(plan("*:v* keep=100; *:* keep=0 age=0", "r", { v1: 900, x: 1 }), ["x"]);
   });
 
-  it("never removes a sleeping machine", () => {
-    assert.deepEqual(plan("*:* keep=0", "vk-a", { hibernate: 900, latest: 900 }), ["latest"]);
-    assert.deepEqual(plan("*:hibernate age=1h", "vk-a", { hibernate: 900 }), []);
+  it("never removes a hibernated machine", () => {
+    const kept = { hibernate: 900, hibernated: 900, "waking-node-1": 900 };
+    assert.deepEqual(plan("*:* keep=0", "vk-a", { ...kept, latest: 900 }), ["latest"]);
+    assert.deepEqual(plan("*:hibernate* age=1h; *:waking-* age=1h", "vk-a", kept), []);
   });
 
   for (const bad of [

@@ -1,11 +1,12 @@
 /**
  * Which tags have outlived their use. Rules are tried in order and the first one that fits a tag decides about it;
- * a tag that no rule fits is kept for ever. A sleeping machine's `hibernate` is never touched by any rule.
+ * a tag that no rule fits is kept for ever. The tags of a hibernated machine (`hibernate`, its seal and the claim of a
+ * node that wakes it) are never touched by any rule.
  *
  *   vk-*:released-* age=720h        given-up slots go after a month
  *   *:ci-* keep=20 age=48h          of each repository's ci- tags, all but the newest 20 go once they are two days old
  */
-import { hibernateTag } from "@cocoon/contract";
+import { hibernateTag, sealTag, tryReadClaimTag } from "@cocoon/contract";
 import { Fault, tryParseDuration } from "@cocoon/core";
 import type { RepositoryName, Tag } from "../names.ts";
 import { matchesPattern } from "../pattern.ts";
@@ -30,14 +31,13 @@ export interface RetentionInput {
   readonly nowMs: number;
 }
 
-/** The tags to remove. */
 export function planRetention(rules: readonly RetentionRule[], { name, tags, nowMs }: RetentionInput): Tag[] {
   const byRule = new Map<RetentionRule, DatedTag[]>();
   for (const each of tags) {
     const rule = rules.find(
       (rule) => matchesPattern(rule.repositories, name) && matchesPattern(rule.tags, each.tag),
     );
-    if (rule && each.tag !== hibernateTag) byRule.set(rule, [...(byRule.get(rule) ?? []), each]);
+    if (rule && !holdsMachine(each.tag)) byRule.set(rule, [...(byRule.get(rule) ?? []), each]);
   }
   return [...byRule].flatMap(([rule, matching]) =>
     matching
@@ -46,6 +46,10 @@ export function planRetention(rules: readonly RetentionRule[], { name, tags, now
       .filter(({ pushedAtMs }) => nowMs - pushedAtMs > rule.ageMs)
       .map(({ tag }) => tag),
   );
+}
+
+function holdsMachine(tag: Tag): boolean {
+  return tag === hibernateTag || tag === sealTag || tryReadClaimTag(tag) !== undefined;
 }
 
 const rulePattern =

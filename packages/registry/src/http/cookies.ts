@@ -1,7 +1,6 @@
 /** Cookies, as far as a login needs them. */
 import type { IncomingMessage } from "node:http";
 
-/** The value of a cookie; undefined when the browser sent none of that name. */
 export function readCookie(request: IncomingMessage, name: string): string | undefined {
   for (const part of (request.headers.cookie ?? "").split(";")) {
     const equals = part.indexOf("=");
@@ -13,9 +12,7 @@ export function readCookie(request: IncomingMessage, name: string): string | und
 export interface Cookie {
   readonly name: string;
   readonly value: string;
-  /** 0 removes it. */
   readonly maxAgeSeconds: number;
-  /** Only ever sent back over TLS. */
   readonly secure: boolean;
 }
 

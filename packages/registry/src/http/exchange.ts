@@ -3,18 +3,19 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { Fault, type Logger } from "@cocoon/core";
 import { ociFault } from "../oci-fault.ts";
 import type { Caller } from "../auth/access.ts";
-import { offerDirectReceipt } from "./direct-receipt.ts";
+import type { BodyMemory } from "./body-memory.ts";
 
-export interface ExchangeOptions {
+interface ExchangeOptions {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly log: Logger;
-  /** The client waits for a go-ahead before it sends the body. */
+  /** The client waits for "100 Continue" before it sends the body. */
   readonly expectsContinue: boolean;
+  /** The client's address; behind a trusted proxy not that of the connection. */
+  readonly remote: string;
+  readonly memory: BodyMemory;
+  readonly allowStall?: (stallMs: number) => void;
 }
-
-/** A body of this length is worth a connection of its own. */
-const directFromBytes = 8 * 1024 * 1024;
 
 export type Headers = Readonly<Record<string, string | number>>;
 
@@ -26,19 +27,22 @@ export class Exchange {
   readonly path: string;
   readonly query: URLSearchParams;
   readonly startedMs = performance.now();
-  /** The address on the other end of the connection. */
   readonly remote: string;
-  /** Aborts when the client is gone before it was answered. */
+  /** Aborts when the connection closes before the answer is complete. */
   readonly signal: AbortSignal;
-  /** Who asks; set once, before the handler runs. */
   caller: Caller | undefined;
+  /** How long the connection may be without progress; set for callers that are known. */
+  readonly allowStall: (stallMs: number) => void;
+  readonly memory: BodyMemory;
   #bodyWanted: boolean;
 
-  constructor({ request, response, log, expectsContinue }: ExchangeOptions) {
+  constructor({ request, response, log, expectsContinue, remote, memory, ...rest }: ExchangeOptions) {
     this.request = request;
     this.response = response;
     this.log = log;
-    this.remote = request.socket.remoteAddress ?? "";
+    this.remote = remote;
+    this.memory = memory;
+    this.allowStall = rest.allowStall ?? (() => undefined);
     this.method = request.method ?? "GET";
     const target = request.url ?? "/";
     const mark = target.indexOf("?");
@@ -48,11 +52,15 @@ export class Exchange {
     const controller = new AbortController();
     this.signal = controller.signal;
     response.once("close", () => {
-      if (!response.writableFinished) controller.abort(new Fault("badRequest", "the client went away"));
+      if (!response.writableFinished)
+        controller.abort(new Fault("badRequest", "the client closed the connection"));
     });
   }
 
-  /** A request header that may come once. */
+  get callerId(): string {
+    return this.caller === undefined || this.caller.anonymous ? `address:${this.remote}` : this.caller.id;
+  }
+
   header(name: string): string | undefined {
     const value = this.request.headers[name];
     return Array.isArray(value) ? value[0] : value;
@@ -74,24 +82,20 @@ export class Exchange {
     return this.request;
   }
 
-  /** The body for whoever can also take it directly, if it is long. */
-  bulkBody(): IncomingMessage {
-    const bodyBytes = this.contentLength ?? 0;
-    if (bodyBytes >= directFromBytes) offerDirectReceipt(this, bodyBytes);
-    return this.body();
-  }
-
-  /** The whole body, if it is not longer than allowed. */
-  readBody(maxBytes: number): Promise<Buffer> {
+  /** The whole body; throws 413 when it is longer than allowed. */
+  async readBody(maxBytes: number): Promise<Buffer> {
     const tooLarge = () =>
       ociFault("SIZE_INVALID", `the body is larger than the limit of ${maxBytes} bytes`, { as: "tooLarge" });
-    if ((this.contentLength ?? 0) > maxBytes) return Promise.reject(tooLarge());
+    if ((this.contentLength ?? 0) > maxBytes) throw tooLarge();
+    const { memory } = this;
+    memory.assertRoom(this.contentLength ?? 0);
     const body = this.body();
     const chunks: Buffer[] = [];
     let total = 0;
-    return new Promise((resolve, reject) => {
+    const read = new Promise<Buffer>((resolve, reject) => {
       body.on("data", (chunk: Buffer) => {
         total += chunk.length;
+        memory.add(chunk.length);
         if (total > maxBytes) {
           body.removeAllListeners("data");
           reject(tooLarge());
@@ -101,6 +105,7 @@ export class Exchange {
       body.on("error", () => reject(clientGone()));
       body.on("close", () => reject(clientGone()));
     });
+    return read.finally(() => memory.remove(total));
   }
 
   send(status: number, headers: Headers, body?: string | Buffer): void {
@@ -112,6 +117,15 @@ export class Exchange {
       ...headers,
     });
     this.response.end(this.method === "HEAD" ? undefined : body);
+  }
+
+  /** Like `send`, for a body that a slow reader would keep in memory. */
+  sendLarge(status: number, headers: Headers, body: Buffer): void {
+    const { memory, response } = this;
+    memory.assertRoom(body.length);
+    memory.add(body.length);
+    response.once("close", () => memory.remove(body.length));
+    this.send(status, headers, body);
   }
 
   json(status: number, value: unknown, headers: Headers = {}): void {
@@ -133,5 +147,5 @@ function hasNoBody(status: number): boolean {
 }
 
 function clientGone(): Fault {
-  return new Fault("badRequest", "the client went away before the end of the body");
+  return new Fault("badRequest", "the client closed the connection before the end of the body");
 }

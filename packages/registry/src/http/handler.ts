@@ -1,5 +1,5 @@
 /** The shape of everything that answers a request. */
-import type { Services } from "../services.ts";
+import type { Services } from "../open-services.ts";
 import type { Exchange } from "./exchange.ts";
 import type { RouteKind, RouteOf } from "./route.ts";
 
@@ -10,6 +10,6 @@ export type Handler<K extends RouteKind> = (
 ) => Promise<void> | void;
 
 /** GET handlers answer HEAD as well. */
-export type Methods<K extends RouteKind> = Partial<
-  Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE", Handler<K>>
->;
+type Methods<K extends RouteKind> = Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE", Handler<K>>>;
+
+export type RouteTable = { readonly [K in RouteKind]: Methods<K> };

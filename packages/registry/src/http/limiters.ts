@@ -1,10 +1,8 @@
-/** How fast one caller may ask, and how often one address may be wrong about its password. */
+/** How many requests a caller may send, and how many wrong credentials an address. */
 import { ociFault } from "../oci-fault.ts";
 
 export interface LimiterOptions {
-  /** Requests per second and caller; 0 for no limit. */
   readonly requestsPerSecond: number;
-  /** Failed logins per minute and address; 0 for no limit. */
   readonly failuresPerMinute: number;
   readonly now?: () => number;
 }
@@ -30,17 +28,13 @@ class Buckets {
     this.#now = now;
   }
 
-  /** Milliseconds to wait until there is one token; 0 when there is. */
-  waitMs(key: string): number {
-    if (this.#perMs === 0) return 0;
-    const { tokens } = this.#filled(key);
-    return tokens >= 1 ? 0 : (1 - tokens) / this.#perMs;
-  }
-
-  take(key: string): void {
+  /** Throws with the time to wait when there is none to take. */
+  take(key: string, message: string): void {
     if (this.#perMs === 0) return;
     const bucket = this.#filled(key);
-    bucket.tokens = Math.max(0, bucket.tokens - 1);
+    if (bucket.tokens < 1)
+      throw ociFault("TOOMANYREQUESTS", message, { retryAfterMs: (1 - bucket.tokens) / this.#perMs });
+    bucket.tokens -= 1;
   }
 
   #filled(key: string): Bucket {
@@ -69,22 +63,13 @@ export class Limiters {
     this.#failures = new Buckets(failuresPerMinute / 60_000, failuresPerMinute, now);
   }
 
-  /** Throws when that caller asks faster than allowed; otherwise counts the request. */
+  /** Throws when the caller sends requests faster than allowed; otherwise counts the request. */
   assertNotTooFast(caller: string): void {
-    const waitMs = this.#requests.waitMs(caller);
-    if (waitMs > 0)
-      throw ociFault("TOOMANYREQUESTS", "too many requests; slow down", { retryAfterMs: waitMs });
-    this.#requests.take(caller);
+    this.#requests.take(caller, "too many requests of this caller");
   }
 
-  /** Throws when that address was wrong too often lately. */
-  assertMayTry(remote: string): void {
-    const waitMs = this.#failures.waitMs(remote);
-    if (waitMs > 0)
-      throw ociFault("TOOMANYREQUESTS", "too many failed logins from this address", { retryAfterMs: waitMs });
-  }
-
-  noteFailure(remote: string): void {
-    this.#failures.take(remote);
+  /** Counts wrong credentials of that address; throws when there were too many lately. Right ones are never refused. */
+  countFailure(remote: string): void {
+    this.#failures.take(remote, "too many failed logins from this address");
   }
 }

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { readRange, tryChunkRange } from "./ranges.ts";
 
 describe("byte ranges", () => {
-  it("lie inside of the content, whatever is asked for", () => {
+  it("lie inside of the content, whatever is requested", () => {
     const number = fc.oneof(fc.constant(""), fc.nat(2_000).map(String));
     fc.assert(
       fc.property(number, number, fc.nat(1_000), (first, last, size) => {

@@ -5,6 +5,7 @@
 import {
   digest,
   repositoryName,
+  quoted,
   tryDigest,
   tryTag,
   type Digest,
@@ -13,67 +14,55 @@ import {
 } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
 
+const fixedRoutes = {
+  "/": "home",
+  "/v2": "ping",
+  "/v2/": "ping",
+  "/v2/_catalog": "catalog",
+  "/v2/token": "token",
+  "/api/stats": "apiStats",
+  "/api/repositories": "apiRepositories",
+  "/api/catalog/sync": "apiSync",
+  "/api/tokens": "apiTokens",
+  "/api/gc": "apiGc",
+  "/api/fsck": "apiFsck",
+  "/auth/me": "me",
+  "/login": "login",
+  "/login/callback": "loginCallback",
+  "/logout": "logout",
+  "/healthz": "health",
+  "/readyz": "ready",
+} as const;
+
+type FixedKind = (typeof fixedRoutes)[keyof typeof fixedRoutes];
+
 export type Route =
-  | { readonly kind: "ping" }
-  | { readonly kind: "catalog" }
-  | { readonly kind: "token" }
+  | { [K in FixedKind]: { readonly kind: K } }[FixedKind]
   | { readonly kind: "manifest"; readonly name: RepositoryName; readonly reference: Tag | Digest }
   | { readonly kind: "blob"; readonly name: RepositoryName; readonly digest: Digest }
   | { readonly kind: "uploads"; readonly name: RepositoryName }
   | { readonly kind: "upload"; readonly name: RepositoryName; readonly session: string }
   | { readonly kind: "tags"; readonly name: RepositoryName }
   | { readonly kind: "referrers"; readonly name: RepositoryName; readonly subject: Digest }
-  | { readonly kind: "apiStats" }
-  | { readonly kind: "apiRepositories" }
   | { readonly kind: "apiRepository"; readonly name: RepositoryName }
   | { readonly kind: "apiTags"; readonly name: RepositoryName }
   | { readonly kind: "apiTag"; readonly name: RepositoryName; readonly tag: Tag }
-  | { readonly kind: "apiSync" }
-  | { readonly kind: "apiTokens" }
   /** No id: what stands there is no number. */
   | { readonly kind: "apiToken"; readonly id: number | undefined }
-  | { readonly kind: "apiGc" }
-  | { readonly kind: "download"; readonly name: RepositoryName }
-  | { readonly kind: "login" }
-  | { readonly kind: "loginCallback" }
-  | { readonly kind: "logout" }
-  | { readonly kind: "me" }
-  | { readonly kind: "home" }
-  | { readonly kind: "health" }
-  | { readonly kind: "ready" };
+  | { readonly kind: "download"; readonly name: RepositoryName };
 
 export type RouteKind = Route["kind"];
 export type RouteOf<K extends RouteKind> = Extract<Route, { readonly kind: K }>;
 
-/** What the path asks for; undefined when nothing of ours has that shape. Throws when a name in it is malformed. */
-export function readRoute(path: string): Route | undefined {
-  const fixed = Object.hasOwn(fixedRoutes, path) ? fixedRoutes[path] : undefined;
-  if (fixed) return fixed;
-  if (path.startsWith("/v2/")) return readDistributionRoute(path.slice("/v2/".length));
+/** The route of a path; undefined when there is none of that shape. Throws when a name in it is malformed. */
+export function readRoute(path: string, method = "GET"): Route | undefined {
+  if (Object.hasOwn(fixedRoutes, path)) return { kind: fixedRoutes[path as keyof typeof fixedRoutes] };
+  if (path.startsWith("/v2/")) return readDistributionRoute(path.slice("/v2/".length), method);
   if (path.startsWith("/api/")) return readApiRoute(decodeParts(path.slice("/api/".length)));
   if (path.startsWith("/dl/"))
     return { kind: "download", name: repositoryName(decodeParts(path.slice("/dl/".length)).join("/")) };
   return undefined;
 }
-
-const fixedRoutes: Readonly<Record<string, Route>> = {
-  "/": { kind: "home" },
-  "/v2": { kind: "ping" },
-  "/v2/": { kind: "ping" },
-  "/v2/_catalog": { kind: "catalog" },
-  "/v2/token": { kind: "token" },
-  "/api/stats": { kind: "apiStats" },
-  "/api/repositories": { kind: "apiRepositories" },
-  "/api/catalog/sync": { kind: "apiSync" },
-  "/api/tokens": { kind: "apiTokens" },
-  "/api/gc": { kind: "apiGc" },
-  "/auth/me": { kind: "me" },
-  "/login": { kind: "login" },
-  "/login/callback": { kind: "loginCallback" },
-  "/logout": { kind: "logout" },
-  "/healthz": { kind: "health" },
-  "/readyz": { kind: "ready" },
-};
 
 /** Names come as they are, or with "%2F" for "/". */
 function readApiRoute(parts: readonly string[]): Route | undefined {
@@ -94,9 +83,9 @@ function joinedName(parts: readonly string[]): RepositoryName {
   return repositoryName(parts.join("/"));
 }
 
-function readDistributionRoute(rest: string): Route | undefined {
+function readDistributionRoute(rest: string, method: string): Route | undefined {
   const parts = decodeParts(rest);
-  return readUploadRoute(parts) ?? readContentRoute(parts);
+  return readUploadRoute(parts) ?? readContentRoute(parts, method);
 }
 
 function readUploadRoute(parts: readonly string[]): Route | undefined {
@@ -108,7 +97,7 @@ function readUploadRoute(parts: readonly string[]): Route | undefined {
   return session === "" ? { kind: "uploads", name } : { kind: "upload", name, session };
 }
 
-function readContentRoute(parts: readonly string[]): Route | undefined {
+function readContentRoute(parts: readonly string[], method: string): Route | undefined {
   const last = parts.at(-1) ?? "";
   const kind = parts.at(-2);
   if (parts.length < 3 || !["manifests", "blobs", "tags", "referrers"].includes(kind ?? "")) return undefined;
@@ -117,18 +106,23 @@ function readContentRoute(parts: readonly string[]): Route | undefined {
   if (kind === "tags") return { kind, name };
   if (kind === "blobs") return { kind: "blob", name, digest: digest(last) };
   if (kind === "referrers") return { kind, name, subject: digest(last) };
-  return { kind: "manifest", name, reference: readReference(last) };
+  return { kind: "manifest", name, reference: readReference(last, method) };
 }
 
-function readReference(text: string): Tag | Digest {
-  if (text.includes(":")) return digest(text);
+function readReference(text: string, method: string): Tag | Digest {
   const reference = tryTag(text) ?? tryDigest(text);
-  if (reference === undefined)
+  if (reference !== undefined) return reference;
+  // Nothing can be stored under a malformed reference, so there is none.
+  if (method === "GET" || method === "HEAD")
     throw ociFault(
-      "MANIFEST_INVALID",
-      "a tag is 1 to 128 letters, digits, dots, dashes and underscores, and does not start with a dot or dash",
+      "MANIFEST_UNKNOWN",
+      `there is no manifest ${quoted(text)}: it is neither a tag nor a digest`,
     );
-  return reference;
+  if (text.includes(":")) return digest(text);
+  throw ociFault(
+    "MANIFEST_INVALID",
+    "a tag is 1 to 128 letters, digits, dots, dashes and underscores, and does not start with a dot or dash",
+  );
 }
 
 function decodeParts(path: string): string[] {

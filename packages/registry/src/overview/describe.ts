@@ -1,26 +1,21 @@
 /** What a manifest amounts to, for people: its kind, size and layers. */
-import { artifactKindOf, manifestAnnotation, type ArtifactKind } from "@cocoon/contract";
+import { classifyManifest, manifestAnnotation, type ArtifactKind } from "@cocoon/contract";
 import type { ManifestStore } from "../content/manifest-store.ts";
 import type { Manifest } from "../content/manifest.ts";
 import type { Digest, RepositoryName } from "../names.ts";
-
-interface PlatformSize {
-  readonly digest: Digest;
-  readonly size: number;
-  readonly layerCount: number;
-}
 
 export interface Description {
   readonly kind: ArtifactKind;
   readonly artifactType: string | undefined;
   /** Config and layers, each blob once; of an index, those of its children. */
   readonly totalSize: number;
-  /** Layers; of an index, its children. */
   readonly layerCount: number;
   /** The time the manifest itself claims to be from. */
   readonly created: string | undefined;
   readonly blobs: ReadonlyMap<Digest, number>;
-  readonly platformSizes: readonly PlatformSize[] | undefined;
+  readonly platformSizes:
+    | readonly { readonly digest: Digest; readonly size: number; readonly layerCount: number }[]
+    | undefined;
 }
 
 export async function describe(
@@ -29,9 +24,9 @@ export async function describe(
   manifests: ManifestStore,
 ): Promise<Description> {
   const children = manifest.isIndex ? await describeChildren(name, manifest, manifests) : undefined;
-  const blobs = new Map(children ? children.flatMap((child) => [...child.blobs]) : blobsOf(manifest));
+  const blobs = new Map(children ? children.flatMap((child) => [...child.blobs]) : listBlobs(manifest));
   return {
-    kind: artifactKindOf(manifest),
+    kind: classifyManifest(manifest),
     artifactType: manifest.artifactType,
     totalSize: sum(blobs.values()),
     layerCount: children ? children.length : manifest.layers.length,
@@ -59,17 +54,17 @@ async function describeChildren(
 ): Promise<Child[]> {
   const children: Child[] = [];
   for (const { digest } of manifest.manifests) {
-    const child = (await manifests.get(name, digest))?.manifest();
+    const child = await (await manifests.get(name, digest))?.manifest();
     children.push({
       digest,
-      blobs: new Map(child ? blobsOf(child) : []),
+      blobs: new Map(child ? listBlobs(child) : []),
       layerCount: child?.layers.length ?? 0,
     });
   }
   return children;
 }
 
-function blobsOf({ config, layers }: Manifest): [Digest, number][] {
+function listBlobs({ config, layers }: Manifest): [Digest, number][] {
   return (config ? [config, ...layers] : layers).map(({ digest, size }) => [digest, size]);
 }
 

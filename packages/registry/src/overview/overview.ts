@@ -1,6 +1,7 @@
 /**
- * What is in the registry, for the control API: a view over the storage, built by a scan when it is first asked for
- * and kept in memory. A change in a repository makes that repository be looked at again; losing the view costs a scan.
+ * What is in the registry, for the control API: a view over the storage, built by a scan when it is first requested and
+ * kept in memory. A push or deletion makes only its own tags be read again. On storage that other processes write to, the
+ * view is built again after some minutes.
  */
 import { hash } from "node:crypto";
 import type { ManifestStore, NamedTag } from "../content/manifest-store.ts";
@@ -22,99 +23,137 @@ export interface RepositoryView {
   readonly tags: readonly TagView[];
 }
 
+interface Repository {
+  readonly tags: Map<Tag, TagView>;
+  readonly changed: Set<Tag>;
+  /** Undefined while it must be built again. */
+  view: RepositoryView | undefined;
+}
+
 export class Overview {
   readonly #manifests: ManifestStore;
-  readonly #now: () => number;
-  readonly #views = new Map<RepositoryName, Promise<RepositoryView | undefined>>();
-  /** Whether the names of all repositories were read once. */
-  #complete: Promise<void> | undefined;
+  readonly #maxAgeMs: number;
+  readonly #repositories = new Map<RepositoryName, Promise<Repository>>();
+  #scanned: Promise<void> | undefined;
+  #scannedAtMs = 0;
 
-  constructor(manifests: ManifestStore, now: () => number = Date.now) {
+  /** A view is used for at most `maxAgeMs`, although other processes may have changed the storage. */
+  constructor(manifests: ManifestStore, maxAgeMs: number) {
     this.#manifests = manifests;
-    this.#now = now;
+    this.#maxAgeMs = maxAgeMs;
   }
 
-  /** Something changed there: look again when next asked. */
-  invalidate(name: RepositoryName): void {
-    this.#views.delete(name);
-    if (this.#complete) this.#views.set(name, this.#scanQuietly(name));
+  invalidate(name: RepositoryName, tags: readonly Tag[]): void {
+    const known = this.#repositories.get(name);
+    if (known) void known.then(({ changed }) => tags.forEach((tag) => changed.add(tag)));
+    else if (this.#scanned) this.#repositories.set(name, this.#load(name));
   }
 
-  /** Forgets everything and scans anew. */
   async rescan(): Promise<void> {
-    this.#views.clear();
-    this.#complete = undefined;
+    this.#repositories.clear();
+    this.#scanned = undefined;
     await this.all();
   }
 
   /** Every repository that has a tag, in no particular order. */
   async all(): Promise<RepositoryView[]> {
-    this.#complete ??= this.#scanAll();
+    this.#forgetWhenOld();
+    this.#scanned ??= this.#scan();
     try {
-      await this.#complete;
+      await this.#scanned;
     } catch (error) {
-      this.#complete = undefined;
+      this.#scanned = undefined;
       throw error;
     }
-    const views = await Promise.all([...this.#views.keys()].map((name) => this.one(name)));
+    const views = await Promise.all([...this.#repositories.keys()].map((name) => this.#view(name)));
     return views.filter((view) => view !== undefined);
   }
 
   /** Undefined when the repository has no tag. */
   one(name: RepositoryName): Promise<RepositoryView | undefined> {
-    let view = this.#views.get(name);
-    if (!view) {
-      view = this.#scanQuietly(name);
-      this.#views.set(name, view);
+    this.#forgetWhenOld();
+    return this.#view(name);
+  }
+
+  #forgetWhenOld(): void {
+    if (Date.now() - this.#scannedAtMs < this.#maxAgeMs) return;
+    this.#scannedAtMs = Date.now();
+    this.#repositories.clear();
+    this.#scanned = undefined;
+  }
+
+  async #scan(): Promise<void> {
+    for (const name of await this.#manifests.repositories()) await this.#view(name);
+  }
+
+  async #view(name: RepositoryName): Promise<RepositoryView | undefined> {
+    let loading = this.#repositories.get(name);
+    if (!loading) {
+      loading = this.#load(name);
+      this.#repositories.set(name, loading);
     }
-    return view;
+    const repository = await loading;
+    await this.#refresh(name, repository);
+    return (repository.view ??= buildView(name, repository));
   }
 
-  async #scanAll(): Promise<void> {
-    for (const name of await this.#manifests.repositories()) await this.one(name);
+  /** A failed load fails its caller and is not kept. */
+  #load(name: RepositoryName): Promise<Repository> {
+    const loading = this.#read(name);
+    loading.catch(() => this.#repositories.delete(name));
+    return loading;
   }
 
-  /** A failed scan fails who asked, and is not remembered. */
-  #scanQuietly(name: RepositoryName): Promise<RepositoryView | undefined> {
-    const view = this.#scan(name);
-    view.catch(() => this.#views.delete(name));
-    return view;
-  }
-
-  async #scan(name: RepositoryName): Promise<RepositoryView | undefined> {
+  async #read(name: RepositoryName): Promise<Repository> {
+    const repository: Repository = { tags: new Map(), changed: new Set(), view: undefined };
     const descriptions = new Map<Digest, Promise<Description | undefined>>();
-    const tags: TagView[] = [];
     for (const record of await this.#manifests.tagRecords(name)) {
-      let description = descriptions.get(record.digest);
-      if (!description) {
-        description = this.#describe(name, record.digest);
-        descriptions.set(record.digest, description);
-      }
+      const description = descriptions.get(record.digest) ?? this.#describe(name, record.digest);
+      descriptions.set(record.digest, description);
       const known = await description;
-      if (known) tags.push(this.#tagView(name, record, known));
+      if (known) repository.tags.set(record.tag, this.#tagView(name, record, known));
     }
-    tags.sort((a, b) => (a.pushedAt < b.pushedAt ? 1 : a.pushedAt > b.pushedAt ? -1 : 0));
-    return tags.length === 0 ? undefined : { id: stableId(name), name, tags };
+    return repository;
+  }
+
+  async #refresh(name: RepositoryName, repository: Repository): Promise<void> {
+    const { tags, changed } = repository;
+    for (const tag of changed) {
+      changed.delete(tag); // a change from now on is read again
+      const record = await this.#manifests.tag(name, tag);
+      const description = record && (await this.#describe(name, record.digest));
+      if (record && description) tags.set(tag, this.#tagView(name, { tag, ...record }, description));
+      else tags.delete(tag);
+      repository.view = undefined;
+    }
   }
 
   async #describe(name: RepositoryName, digest: Digest): Promise<Description | undefined> {
     const stored = await this.#manifests.get(name, digest);
-    return stored && describe(name, stored.manifest(), this.#manifests);
+    return stored && describe(name, await stored.manifest(), this.#manifests);
   }
 
   #tagView(name: RepositoryName, { tag, digest, pushedAt }: NamedTag, description: Description): TagView {
     return {
       ...description,
-      id: stableId(`${name}:${tag}`),
+      id: computeStableId(`${name}:${tag}`),
       tag,
       digest,
       pushedAt: description.created ?? pushedAt,
-      syncedAt: new Date(this.#now()).toISOString(),
+      syncedAt: new Date(Date.now()).toISOString(),
     };
   }
 }
 
+function buildView(name: RepositoryName, { tags }: Repository): RepositoryView | undefined {
+  if (tags.size === 0) return undefined;
+  const sorted = [...tags.values()].sort((a, b) =>
+    a.pushedAt < b.pushedAt ? 1 : a.pushedAt > b.pushedAt ? -1 : 0,
+  );
+  return { id: computeStableId(name), name, tags: sorted };
+}
+
 /** A number for clients that expect one: the same for the same name, in every run. */
-function stableId(name: string): number {
+function computeStableId(name: string): number {
   return Number.parseInt(hash("sha256", name, "hex").slice(0, 12), 16);
 }

@@ -1,12 +1,11 @@
-/** The control API for administrators: tokens, as epoch has them and with scopes and expiry added; garbage collection. */
+/** The control API for administrators: tokens, as epoch has them and with scopes and expiry added; garbage collection; checks. */
 import * as z from "zod";
-import { Fault, messageOf, tryParseDuration } from "@cocoon/core";
+import { Fault, getErrorMessage, tryParseDuration, tryParseJson } from "@cocoon/core";
 import { administration, everything, tryReadScope, writeScope, type Scope } from "../auth/access.ts";
 import type { StoredToken } from "../auth/token-store.ts";
+import type { Handler, RouteTable } from "../http/handler.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { Handler, Methods } from "../http/handler.ts";
-
-const maxBodyBytes = 64 * 1024;
+import { beginScrub } from "../scrub/run-scrub.ts";
 
 const duration = z.string().transform((text, context): number => {
   const ms = tryParseDuration(text);
@@ -41,7 +40,7 @@ const createToken: Handler<"apiTokens"> = async (
   const lifetimeMs = asked.expiresIn ?? tokenLifetimeMs;
   const created = await tokens.create({
     name: asked.name,
-    // Epoch's tokens may do everything; ours must be asked to.
+    // Epoch's tokens may do everything; ours only on request.
     scopes: asked.scopes ?? (epochCompat ? [...everything, ...administration] : everything),
     createdBy: exchange.caller?.id ?? "",
     lifetimeMs: lifetimeMs === 0 ? undefined : lifetimeMs,
@@ -62,8 +61,8 @@ function tokenJson(token: StoredToken) {
     scopes: token.scopes.map(writeScope),
     createdBy: token.createdBy,
     createdAt: token.createdAt,
-    ...(token.expiresAt === undefined ? {} : { expiresAt: token.expiresAt }),
-    ...(token.lastUsed === undefined ? {} : { lastUsed: token.lastUsed }),
+    expiresAt: token.expiresAt,
+    lastUsed: token.lastUsed,
   };
 }
 
@@ -79,21 +78,42 @@ const collect: Handler<"apiGc"> = async (exchange, _route, { collector, stopping
   exchange.json(200, report);
 };
 
+/** Checks of the stored content: POST starts one, GET shows how far it is and what it found. */
+const fsckRequest = z.object({
+  repair: z.boolean().default(false),
+});
+
+const startCheck: Handler<"apiFsck"> = async (exchange, _route, services) => {
+  const { repair } = await readJson(exchange, fsckRequest);
+  if (services.scrubber.status.isRunning)
+    throw new Fault("conflict", "a check of the content is already running; see its status");
+  const check = await beginScrub(services, { repair, bytesPerSecond: 0, signal: services.stopping });
+  check.done.catch((error: unknown) => {
+    if (!services.stopping.aborted)
+      services.log.error({ error: getErrorMessage(error) }, "check of the content failed");
+  });
+  exchange.json(202, services.scrubber.status);
+};
+
+const checkStatus: Handler<"apiFsck"> = (exchange, _route, { scrubber }) =>
+  exchange.json(200, scrubber.status);
+
+const maxBodyBytes = 64 * 1024;
+
+/** An empty body counts as `{}`. Throws `badRequest` with every problem. */
 async function readJson<S extends z.ZodType>(exchange: Exchange, schema: S): Promise<z.output<S>> {
   const body = await exchange.readBody(maxBodyBytes);
-  const parsed = schema.safeParse(body.length === 0 ? {} : parseJson(body));
+  const text = body.toString("utf8");
+  const value = text === "" ? {} : tryParseJson(text);
+  if (value === undefined) throw new Fault("badRequest", "the body is not JSON");
+  const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   throw new Fault("badRequest", parsed.error.issues.map((issue) => issue.message).join("; "));
 }
 
-function parseJson(body: Buffer): unknown {
-  try {
-    return JSON.parse(body.toString("utf8"));
-  } catch (error) {
-    throw new Fault("badRequest", `the body is not JSON: ${messageOf(error)}`, { cause: error });
-  }
-}
-
-export const apiTokensRoute: Methods<"apiTokens"> = { GET: listTokens, POST: createToken };
-export const apiTokenRoute: Methods<"apiToken"> = { DELETE: deleteToken };
-export const apiGcRoute: Methods<"apiGc"> = { POST: collect };
+export const adminRoutes = {
+  apiTokens: { GET: listTokens, POST: createToken },
+  apiToken: { DELETE: deleteToken },
+  apiGc: { POST: collect },
+  apiFsck: { GET: checkStatus, POST: startCheck },
+} satisfies Partial<RouteTable>;

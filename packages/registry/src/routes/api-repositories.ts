@@ -3,10 +3,10 @@ import { maxSnapshotConfigBytes } from "@cocoon/contract";
 import { Fault } from "@cocoon/core";
 import { allows } from "../auth/access.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { Handler, Methods } from "../http/handler.ts";
+import type { Handler, RouteTable } from "../http/handler.ts";
 import type { Digest, RepositoryName } from "../names.ts";
 import type { RepositoryView, TagView } from "../overview/overview.ts";
-import type { Services } from "../services.ts";
+import type { Services } from "../open-services.ts";
 
 const stats: Handler<"apiStats"> = async (exchange, _route, { overview }) => {
   const views = await visible(exchange, await overview.all());
@@ -54,19 +54,21 @@ const tag: Handler<"apiTag"> = async (exchange, { name, tag: wanted }, services)
   const stored = view && (await services.manifests.get(name, view.digest));
   if (!view || !stored) throw new Fault("notFound", "tag not found");
   const snapshotConfig =
-    view.kind === "snapshot" ? await readConfig(name, stored.manifest().config?.digest, services) : undefined;
+    view.kind === "snapshot"
+      ? await readConfig(name, (await stored.manifest()).config?.digest, services)
+      : undefined;
   exchange.json(200, {
     repoName: name,
     tag: wanted,
     artifactType: "",
     ...commonTagJson(view),
     manifest: JSON.parse(stored.bytes.toString("utf8")) as unknown,
-    ...(snapshotConfig === undefined ? {} : { snapshotConfig }),
-    ...(view.platformSizes ? { platformSizes: view.platformSizes } : {}),
+    snapshotConfig,
+    platformSizes: view.platformSizes,
   });
 };
 
-/** Gone is what was asked for: no difference between a tag that was there and one that was not. */
+/** Gone is what was requested: no difference between a tag that was there and one that was not. */
 const deleteTag: Handler<"apiTag"> = async (exchange, { name, tag }, { manifests }) => {
   await manifests.deleteTag(name, tag);
   exchange.send(204, {});
@@ -77,7 +79,6 @@ const sync: Handler<"apiSync"> = async (exchange, _route, { overview }) => {
   exchange.json(200, { status: "synced" });
 };
 
-/** Only what the caller could pull. */
 async function visible(exchange: Exchange, views: readonly RepositoryView[]): Promise<RepositoryView[]> {
   const scopes = exchange.caller?.scopes ?? [];
   return views.filter(({ name }) => allows(scopes, { kind: "repository", name, action: "pull" }));
@@ -92,8 +93,8 @@ function repositoryJson({ id, name, tags }: RepositoryView) {
     name,
     tagCount: tags.length,
     totalSize: [...sizes.values()].reduce((total, size) => total + size, 0),
-    ...(newest?.artifactType === undefined ? {} : { artifactType: newest.artifactType }),
-    ...(newest === undefined ? {} : { kind: newest.kind }),
+    artifactType: newest?.artifactType,
+    kind: newest?.kind,
     createdAt: times[0] ?? "",
     updatedAt: times.at(-1) ?? "",
   };
@@ -126,9 +127,11 @@ async function readConfig(
   }
 }
 
-export const apiStatsRoute: Methods<"apiStats"> = { GET: stats };
-export const apiRepositoriesRoute: Methods<"apiRepositories"> = { GET: list };
-export const apiRepositoryRoute: Methods<"apiRepository"> = { GET: one };
-export const apiTagsRoute: Methods<"apiTags"> = { GET: tags };
-export const apiTagRoute: Methods<"apiTag"> = { GET: tag, DELETE: deleteTag };
-export const apiSyncRoute: Methods<"apiSync"> = { POST: sync };
+export const repositoryRoutes = {
+  apiStats: { GET: stats },
+  apiRepositories: { GET: list },
+  apiRepository: { GET: one },
+  apiTags: { GET: tags },
+  apiTag: { GET: tag, DELETE: deleteTag },
+  apiSync: { POST: sync },
+} satisfies Partial<RouteTable>;

@@ -1,6 +1,6 @@
 /** Reading and deleting blobs, and epoch's own way to push one: the whole content in one PUT. */
 import type { Exchange, Headers } from "../http/exchange.ts";
-import type { Handler, Methods } from "../http/handler.ts";
+import type { Handler, RouteTable } from "../http/handler.ts";
 import { readRange } from "../http/ranges.ts";
 import { quoted, type Digest } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
@@ -8,7 +8,7 @@ import type { ByteRange, OpenObject } from "../storage/storage.ts";
 import { answerCommitted, receiveBlob } from "./receive-blob.ts";
 
 /** Up to this size one read and one write are cheaper than a stream. */
-const smallBytes = 256 * 1024;
+const smallBytes = 64 * 1024;
 
 const get: Handler<"blob"> = async (exchange, { name, digest }, { blobs, metrics }) => {
   if (exchange.method === "HEAD") {
@@ -35,7 +35,7 @@ const get: Handler<"blob"> = async (exchange, { name, digest }, { blobs, metrics
     digest,
     range: answer.kind === "part" ? answer.range : undefined,
   });
-  metrics.noteBytes("out", sent);
+  metrics.countBytes("out", sent);
 };
 
 async function sendContent(
@@ -80,4 +80,6 @@ function unknownBlob(digest: Digest): Error {
   return ociFault("BLOB_UNKNOWN", `there is no blob ${digest} in this repository`);
 }
 
-export const blobRoute: Methods<"blob"> = { GET: get, PUT: putWhole, DELETE: remove };
+export const blobRoutes = {
+  blob: { GET: get, PUT: putWhole, DELETE: remove },
+} satisfies Partial<RouteTable>;

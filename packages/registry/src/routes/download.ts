@@ -1,19 +1,19 @@
 /** `/dl/<name>`: the artefact under tag `latest` as one stream, for tools that know nothing of registries. */
 import { PassThrough, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { artifactKindOf, cloudImageDisk, latestTag, readCloudImageManifest } from "@cocoon/contract";
+import { classifyManifest, cloudImageDisk, latestTag, readCloudImageManifest } from "@cocoon/contract";
 import { Fault } from "@cocoon/core";
 import { snapshotArchive, type BlobPart } from "@cocoon/oci";
 import type { StoredManifest } from "../content/manifest-record.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { Handler, Methods } from "../http/handler.ts";
-import { RunningDigest, algorithmOf, digest, type RepositoryName, type Tag } from "../names.ts";
-import type { Services } from "../services.ts";
+import type { Handler, RouteTable } from "../http/handler.ts";
+import { RunningDigest, getAlgorithm, digest, type RepositoryName, type Tag } from "../names.ts";
+import type { Services } from "../open-services.ts";
 
 const download: Handler<"download"> = async (exchange, { name }, services) => {
   const stored = await services.manifests.resolve(name, latestTag as Tag);
   if (!stored) throw new Fault("notFound", "artifact not found");
-  const kind = artifactKindOf(stored.manifest());
+  const kind = classifyManifest(await stored.manifest());
   if (kind === "cloud-image") await sendDisk(exchange, { name, stored }, services);
   else if (kind === "snapshot") await sendArchive(exchange, { name, stored }, services);
   else
@@ -37,7 +37,7 @@ async function sendDisk(
     await using blob = await blobs.open(name, wanted);
     if (blob?.sizeBytes !== part.size)
       throw new Fault("internal", `${name}: ${wanted} is not there as announced`);
-    const running = new RunningDigest(algorithmOf(wanted));
+    const running = new RunningDigest(getAlgorithm(wanted));
     await blob.copyTo(hashedOnTheWay(running, exchange.response), { signal: exchange.signal });
     // The receiver has no digest to check: a cut connection tells it that something is wrong.
     if (running.digest() !== wanted)
@@ -109,4 +109,6 @@ function hashedOnTheWay(running: RunningDigest, target: Writable): Writable {
   });
 }
 
-export const downloadRoute: Methods<"download"> = { GET: download };
+export const downloadRoutes = {
+  download: { GET: download },
+} satisfies Partial<RouteTable>;

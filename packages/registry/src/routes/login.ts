@@ -1,13 +1,13 @@
 /** Login of people: there and back again, who am I, and out. Only when a provider is configured. */
 import { isSameSecret, newStateNonce } from "@cocoon/contract/session";
-import { Fault, isFault, messageOf } from "@cocoon/core";
+import { Fault, isFault, getErrorMessage } from "@cocoon/core";
 import { sessionCookie, sessionSeconds } from "../auth/sessions.ts";
 import { authorizeLocation, identify, type Person, type SsoOptions } from "../auth/sso.ts";
 import { readCookie, writeCookie } from "../http/cookies.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { Handler, Methods } from "../http/handler.ts";
+import type { Handler, RouteTable } from "../http/handler.ts";
 import { publicBase } from "../http/public-base.ts";
-import type { Services } from "../services.ts";
+import type { Services } from "../open-services.ts";
 
 const stateCookie = "sso_state";
 const stateSeconds = 300;
@@ -42,13 +42,13 @@ const callback: Handler<"loginCallback"> = async (exchange, _route, services) =>
   redirect(exchange, "/");
 };
 
-/** Trouble at the provider is answered with 502: it is neither the person's fault nor ours. */
+/** Errors of the provider are answered with 502: neither the user nor this server caused them. */
 async function identified(sso: SsoOptions, code: string, exchange: Exchange): Promise<Person | undefined> {
   try {
     return await identify(sso, code, { signal: exchange.signal });
   } catch (error) {
     if (isFault(error, "forbidden")) throw error;
-    exchange.log.warn({ error: messageOf(error) }, "login failed");
+    exchange.log.warn({ error: getErrorMessage(error) }, "login failed");
     exchange.send(502, text, "the login provider did not answer as expected\n");
     return undefined;
   }
@@ -91,8 +91,10 @@ function setCookie(exchange: Exchange, { publicUrl }: Services, crumb: Crumb): v
   exchange.response.appendHeader("set-cookie", writeCookie({ ...crumb, secure }));
 }
 
-export const loginRoute: Methods<"login"> = { GET: login };
-export const loginCallbackRoute: Methods<"loginCallback"> = { GET: callback };
-export const logoutRoute: Methods<"logout"> = { GET: logout };
-export const meRoute: Methods<"me"> = { GET: me };
-export const homeRoute: Methods<"home"> = { GET: home };
+export const loginRoutes = {
+  home: { GET: home },
+  loginCallback: { GET: callback },
+  login: { GET: login },
+  logout: { GET: logout },
+  me: { GET: me },
+} satisfies Partial<RouteTable>;

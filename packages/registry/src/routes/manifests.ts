@@ -1,7 +1,7 @@
 /** Manifests, by tag or digest: exactly the bytes that were pushed, or nothing. */
-import type { Handler, Methods } from "../http/handler.ts";
-import { isManifestType, readManifest, type Manifest } from "../content/manifest.ts";
-import { algorithmOf, digestOf, quoted, tryDigest, tryTag, type Digest, type Tag } from "../names.ts";
+import type { Handler, RouteTable } from "../http/handler.ts";
+import { isManifestType, isSafeType, type Manifest } from "../content/manifest.ts";
+import { getAlgorithm, computeDigest, quoted, tryDigest, tryTag, type Digest, type Tag } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
 
 const maxTagParameters = 10;
@@ -10,21 +10,24 @@ const get: Handler<"manifest"> = async (exchange, { name, reference }, { manifes
   const stored = await manifests.resolve(name, reference);
   if (!stored) throw unknownManifest(reference);
   const headers = {
-    "content-type": stored.mediaType,
+    "content-type": isSafeType(stored.mediaType) ? stored.mediaType : "application/octet-stream",
     "content-length": stored.bytes.length,
     "docker-content-digest": stored.digest,
   };
-  exchange.send(200, headers, stored.bytes);
+  exchange.sendLarge(200, headers, stored.bytes);
 };
 
 const put: Handler<"manifest"> = async (exchange, { name, reference }, { manifests, limits }) => {
   const tags = readTags(reference, exchange.query.getAll("tag"));
   const bytes = await exchange.readBody(limits.maxManifestBytes);
   const given = tryDigest(reference);
-  const actual = digestOf(bytes, given ? algorithmOf(given) : "sha256");
+  const actual = computeDigest(bytes, given ? getAlgorithm(given) : "sha256");
   if (given && actual !== given)
     throw ociFault("DIGEST_INVALID", `the manifest has digest ${actual}, not ${given}`);
-  const manifest = readManifest(bytes, readPushedType(exchange.header("content-type")));
+  const pushedType = readPushedType(exchange.header("content-type"));
+  if (pushedType !== undefined && !isSafeType(pushedType)) throw unsafeType(pushedType);
+  const manifest = await manifests.reader.read(bytes, pushedType);
+  if (!isSafeType(manifest.mediaType)) throw unsafeType(manifest.mediaType);
   assertTypesAgree(manifest);
   await manifests.put(name, { digest: actual, bytes, manifest, tags });
   const subject = manifest.subject?.digest;
@@ -36,7 +39,7 @@ const put: Handler<"manifest"> = async (exchange, { name, reference }, { manifes
   });
 };
 
-/** The reference itself when it is a tag; when it is a digest, the tags asked for beside it. */
+/** The reference itself when it is a tag; when it is a digest, the tags requested beside it. */
 function readTags(reference: Tag | Digest, parameters: readonly string[]): Tag[] {
   if (!tryDigest(reference)) return [reference as Tag];
   if (parameters.length > maxTagParameters)
@@ -50,10 +53,17 @@ function readTags(reference: Tag | Digest, parameters: readonly string[]): Tag[]
   });
 }
 
-/** The type without parameters; undefined when the client says nothing that helps. */
+/** The type without parameters; undefined when it does not say which kind of manifest it is. */
 function readPushedType(header: string | undefined): string | undefined {
   const type = header?.split(";")[0]?.trim().toLowerCase();
   return type === "" || type === "application/json" || type === "application/octet-stream" ? undefined : type;
+}
+
+function unsafeType(type: string): Error {
+  return ociFault(
+    "MANIFEST_INVALID",
+    `media type ${quoted(type)} is not one of a manifest: application/vnd.<name>+json`,
+  );
 }
 
 /** One reader must not see an image where another sees an index. */
@@ -76,4 +86,6 @@ function unknownManifest(reference: string): Error {
   return ociFault("MANIFEST_UNKNOWN", `there is no manifest ${reference} in this repository`);
 }
 
-export const manifestRoute: Methods<"manifest"> = { GET: get, PUT: put, DELETE: remove };
+export const manifestRoutes = {
+  manifest: { GET: get, PUT: put, DELETE: remove },
+} satisfies Partial<RouteTable>;

@@ -1,11 +1,12 @@
-/** A blob whose digest is known before its content comes. */
+/** Bodies that become blobs: appended to an upload session, or whole in one request. */
+import { isFault } from "@cocoon/core";
 import type { Exchange } from "../http/exchange.ts";
-import { algorithmOf, digestOf, type Digest, type RepositoryName } from "../names.ts";
+import { computeDigest, getAlgorithm, type Digest, type RepositoryName } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
-import type { Services } from "../services.ts";
-import type { UploadSession } from "../uploads/upload-session.ts";
+import type { Services } from "../open-services.ts";
+import type { SessionOwner, UploadSession } from "../uploads/upload-session.ts";
 
-/** Up to this size a body is held in memory and committed without a file of its own before. */
+/** Up to this size a body is held in memory and stored without an upload file, while memory is not scarce. */
 const smallBytes = 1024 * 1024;
 
 interface Target {
@@ -15,68 +16,90 @@ interface Target {
 
 export function isSmall(exchange: Exchange): boolean {
   const length = exchange.contentLength;
-  return length !== undefined && length <= smallBytes;
+  return length !== undefined && length <= smallBytes && !exchange.memory.isScarce;
 }
 
-/** Takes the request's body as that blob. Nothing is stored when the content is not what the digest says. */
+/** Stores the request's body as that blob. Nothing is stored when the content is not what the digest says. */
 export async function receiveBlob(exchange: Exchange, target: Target, services: Services): Promise<void> {
   if (isSmall(exchange)) {
-    await receiveSmall(exchange, target, services);
+    const content = await readSmall(exchange, target, services);
+    await storeSmall(target, content, services);
     return;
   }
-  const session = services.uploads.begin(target.name);
+  const session = await services.uploads.begin({ name: target.name, caller: exchange.callerId });
   try {
-    await appendTo(session, exchange, { services, digest: target.digest });
-  } catch (error) {
-    await services.uploads.cancel(session);
-    throw error;
+    await session.own(exchange.request, async (owner) => {
+      await appendBody(exchange, { session, owner, services, digest: target.digest });
+      await commitSession(session, { owner, digest: target.digest, services });
+    });
+  } finally {
+    if (session.state === "open") await session.abort();
   }
-  await commitSession(session, target.digest, services);
 }
 
-async function receiveSmall(exchange: Exchange, { name, digest }: Target, services: Services): Promise<void> {
+export async function readSmall(exchange: Exchange, { digest }: Target, services: Services): Promise<Buffer> {
   const content = await exchange.readBody(Math.min(smallBytes, services.limits.maxBlobBytes));
-  const actual = digestOf(content, algorithmOf(digest));
+  const actual = computeDigest(content, getAlgorithm(digest));
   if (actual !== digest)
     throw ociFault("DIGEST_INVALID", `the uploaded content has digest ${actual}, not ${digest}`);
+  return content;
+}
+
+export async function storeSmall(
+  { name, digest }: Target,
+  content: Buffer,
+  services: Services,
+): Promise<void> {
   await services.blobs.commitBytes(name, digest, content);
-  services.metrics.noteBytes("in", content.length);
+  services.metrics.countBytes("in", content.length);
 }
 
 interface AppendRequest {
+  readonly session: UploadSession;
+  readonly owner: SessionOwner;
   readonly services: Services;
   readonly digest?: Digest;
-  readonly assertFollows?: () => void;
+  readonly exactBytes?: number | undefined;
 }
 
-export async function appendTo(
-  session: UploadSession,
+/** Appends the request's body to the session, within the limits of a blob and of the repository's quota. */
+export async function appendBody(
   exchange: Exchange,
-  { services, digest, assertFollows = () => undefined }: AppendRequest,
+  { session, owner, services, digest, exactBytes }: AppendRequest,
 ): Promise<void> {
   const { maxBlobBytes } = services.limits;
-  await services.blobs.assertRoom(session.name, session.sizeBytes + (exchange.contentLength ?? 0), digest);
-  if (session.sizeBytes + (exchange.contentLength ?? 0) > maxBlobBytes)
+  const { name, sizeBytes } = session;
+  const openBytes = services.uploads.countOpenBytes(name, session);
+  const room = await services.blobs.findRoom(name, digest);
+  const announced = sizeBytes + (exchange.contentLength ?? exactBytes ?? 0);
+  room.assertFits(openBytes + announced);
+  if (announced > maxBlobBytes)
     throw ociFault("SIZE_INVALID", `the blob is larger than the limit of ${maxBlobBytes} bytes`, {
       as: "tooLarge",
     });
-  await session.append(exchange.bulkBody(), {
-    maxBytes: maxBlobBytes,
-    assertFollows,
-    ...(digest === undefined ? {} : { algorithm: algorithmOf(digest) }),
-  });
+  exchange.body();
+  const maxBytes = Math.min(maxBlobBytes, room.freeBytes - openBytes);
+  try {
+    await owner.append({ maxBytes, exactBytes, ...(digest ? { algorithm: getAlgorithm(digest) } : {}) });
+  } catch (error) {
+    if (isFault(error, "tooLarge") && maxBytes < maxBlobBytes) room.assertFits(openBytes + maxBytes + 1);
+    throw error;
+  }
 }
 
-/** Ends the session: its content becomes the blob, or, when it is not what the digest says, nothing. */
+interface CommitRequest {
+  readonly owner: SessionOwner;
+  readonly digest: Digest;
+  readonly services: Services;
+}
+
+/** Ends the session: its content becomes the blob, or is removed when it is not what the digest says. */
 export async function commitSession(
-  session: UploadSession,
-  digest: Digest,
-  services: Services,
+  { name, sizeBytes }: UploadSession,
+  { owner, digest, services }: CommitRequest,
 ): Promise<void> {
-  services.uploads.forget(session);
-  const file = await session.finish(digest);
-  await services.blobs.commitFile(session.name, digest, file);
-  services.metrics.noteBytes("in", file.sizeBytes);
+  await owner.commit(digest, (file) => services.blobs.commitFile(name, digest, file));
+  services.metrics.countBytes("in", sizeBytes);
 }
 
 export function answerCommitted(exchange: Exchange, { name, digest }: Target): void {

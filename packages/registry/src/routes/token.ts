@@ -1,17 +1,18 @@
-/** The docker token flow: a secret as password (or none), for a token that is good for an hour. */
+/** The docker token flow: a secret as password (or none) is exchanged for a token that is valid for an hour. */
 import type { Exchange } from "../http/exchange.ts";
-import type { Handler, Methods } from "../http/handler.ts";
+import type { Handler, RouteTable } from "../http/handler.ts";
 import { readAuthorization, readWantedScopes } from "../auth/authenticator.ts";
 
 const maxFormBytes = 64 * 1024;
 
-const answer: Handler<"token"> = async (exchange, _route, { auth }) => {
+const answer: Handler<"token"> = async (exchange, _route, { auth, limiters }) => {
   const form = await readForm(exchange);
   const basic = readAuthorization(exchange.header("authorization"));
   const secret =
     basic.kind === "secret" ? basic.secret : (form.get("password") ?? form.get("refresh_token") ?? undefined);
   const granted = auth.exchange(secret || undefined, readWantedScopes(form.getAll("scope")));
   if (!granted) {
+    if (secret) limiters.countFailure(exchange.remote);
     exchange.send(401, { "content-type": "text/plain; charset=utf-8" }, "invalid credentials\n");
     return;
   }
@@ -27,7 +28,6 @@ const answer: Handler<"token"> = async (exchange, _route, { auth }) => {
   );
 };
 
-/** Parameters of the query and, for POST, of a form in the body. */
 async function readForm(exchange: Exchange): Promise<URLSearchParams> {
   const form = new URLSearchParams(exchange.query);
   if (exchange.method !== "POST") return form;
@@ -36,4 +36,6 @@ async function readForm(exchange: Exchange): Promise<URLSearchParams> {
   return form;
 }
 
-export const tokenRoute: Methods<"token"> = { GET: answer, POST: answer };
+export const tokenRoutes = {
+  token: { GET: answer, POST: answer },
+} satisfies Partial<RouteTable>;

@@ -1,13 +1,21 @@
-/** Upload sessions: open (or mount, or push at once), append, ask, finish, cancel. */
+/** Upload sessions: open (or mount, or push at once), append, status, finish, cancel. */
 import { allows } from "../auth/access.ts";
 import type { Exchange, Headers } from "../http/exchange.ts";
-import type { Handler, Methods } from "../http/handler.ts";
+import type { Handler, RouteTable } from "../http/handler.ts";
 import { tryChunkRange } from "../http/ranges.ts";
 import { digest, quoted, repositoryName, tryDigest, type Digest, type RepositoryName } from "../names.ts";
 import { ociFault } from "../oci-fault.ts";
-import type { Services } from "../services.ts";
+import type { Services } from "../open-services.ts";
 import type { UploadSession } from "../uploads/upload-session.ts";
-import { answerCommitted, appendTo, commitSession, isSmall, receiveBlob } from "./receive-blob.ts";
+import {
+  answerCommitted,
+  appendBody,
+  commitSession,
+  isSmall,
+  readSmall,
+  receiveBlob,
+  storeSmall,
+} from "./receive-blob.ts";
 
 const begin: Handler<"uploads"> = async (exchange, { name }, services) => {
   const { query } = exchange;
@@ -23,10 +31,10 @@ const begin: Handler<"uploads"> = async (exchange, { name }, services) => {
     answerCommitted(exchange, { name, digest: wanted });
     return;
   }
-  exchange.send(202, sessionHeaders(services.uploads.begin(name)));
+  exchange.send(202, sessionHeaders(await services.uploads.begin({ name, caller: exchange.callerId })));
 };
 
-/** Only what the caller could pull from there may be mounted: a digest alone must not open a door. */
+/** Only what the caller could pull from there may be mounted: knowing a digest must not be enough to read the blob. */
 async function tryMount(
   exchange: Exchange,
   { name, digest }: { name: RepositoryName; digest: Digest },
@@ -44,42 +52,48 @@ async function tryMount(
 }
 
 const append: Handler<"upload"> = async (exchange, { name, session: id }, services) => {
-  const session = await services.uploads.find(name, id);
-  const assertFollows = () => assertChunkFollows(exchange, session);
-  assertFollows();
-  await appendTo(session, exchange, { services, assertFollows });
+  const session = await services.uploads.find({ name, caller: exchange.callerId }, id);
+  await session.own(exchange.request, async (owner) => {
+    const exactBytes = readChunkLength(exchange, session);
+    await appendBody(exchange, { session, owner, services, exactBytes });
+  });
   exchange.send(202, sessionHeaders(session));
 };
 
 const finish: Handler<"upload"> = async (exchange, { name, session: id }, services) => {
-  const session = await services.uploads.find(name, id);
-  const wanted = digest(exchange.query.get("digest") ?? "");
-  const assertFollows = () => assertChunkFollows(exchange, session);
-  assertFollows();
-  if (session.sizeBytes === 0 && isSmall(exchange) && !session.busy) {
-    await services.uploads.cancel(session); // an empty append may have opened its file
-    await receiveBlob(exchange, { name, digest: wanted }, services);
-  } else {
+  const session = await services.uploads.find({ name, caller: exchange.callerId }, id);
+  const target = { name, digest: digest(exchange.query.get("digest") ?? "") };
+  await session.own(exchange.request, async (owner) => {
+    const exactBytes = readChunkLength(exchange, session);
+    if (session.sizeBytes === 0 && isSmall(exchange)) {
+      const content = await readSmall(exchange, target, services);
+      await owner.commitOther(() => storeSmall(target, content, services));
+      return;
+    }
     if (exchange.contentLength !== 0)
-      await appendTo(session, exchange, { services, digest: wanted, assertFollows });
-    await commitSession(session, wanted, services);
-  }
-  answerCommitted(exchange, { name, digest: wanted });
+      await appendBody(exchange, { session, owner, services, digest: target.digest, exactBytes });
+    await commitSession(session, { owner, digest: target.digest, services });
+  });
+  answerCommitted(exchange, target);
 };
 
 const status: Handler<"upload"> = async (exchange, { name, session: id }, { uploads }) => {
-  exchange.send(204, sessionHeaders(await uploads.find(name, id)));
+  exchange.send(204, sessionHeaders(await uploads.find({ name, caller: exchange.callerId }, id)));
 };
 
 const cancel: Handler<"upload"> = async (exchange, { name, session: id }, { uploads }) => {
-  await uploads.cancel(await uploads.find(name, id));
+  const session = await uploads.find({ name, caller: exchange.callerId }, id);
+  await session.abort();
   exchange.send(204, {});
 };
 
-/** A chunk that says where it belongs must belong at the end of what is there. */
-function assertChunkFollows(exchange: Exchange, session: UploadSession): void {
+/**
+ * The length of a chunk that says where it belongs; undefined without Content-Range. Throws when the chunk does not start
+ * at the end of what is stored.
+ */
+function readChunkLength(exchange: Exchange, session: UploadSession): number | undefined {
   const header = exchange.header("content-range");
-  if (header === undefined) return;
+  if (header === undefined) return undefined;
   const range = tryChunkRange(header);
   if (!range)
     throw ociFault("BLOB_UPLOAD_INVALID", `Content-Range ${quoted(header)} is not of the form start-end`);
@@ -88,16 +102,18 @@ function assertChunkFollows(exchange: Exchange, session: UploadSession): void {
       exchange.response.setHeader(key, value);
     throw ociFault(
       "BLOB_UPLOAD_INVALID",
-      `the chunk starts at ${range.start}, but ${session.sizeBytes} bytes are here`,
+      `the chunk starts at ${range.start}, but the upload has ${session.sizeBytes} bytes`,
       { as: "rangeNotSatisfiable" },
     );
   }
+  const chunkBytes = range.end - range.start + 1;
   const length = exchange.contentLength;
-  if (length !== undefined && length !== range.end - range.start + 1)
+  if (length !== undefined && length !== chunkBytes)
     throw ociFault(
       "SIZE_INVALID",
       `Content-Range ${quoted(header)} and Content-Length ${length} do not agree`,
     );
+  return chunkBytes;
 }
 
 function sessionHeaders(session: UploadSession): Headers {
@@ -108,5 +124,7 @@ function sessionHeaders(session: UploadSession): Headers {
   };
 }
 
-export const uploadsRoute: Methods<"uploads"> = { POST: begin };
-export const uploadRoute: Methods<"upload"> = { GET: status, PATCH: append, PUT: finish, DELETE: cancel };
+export const uploadRoutes = {
+  uploads: { POST: begin },
+  upload: { GET: status, PATCH: append, PUT: finish, DELETE: cancel },
+} satisfies Partial<RouteTable>;

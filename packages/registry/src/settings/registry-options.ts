@@ -1,7 +1,7 @@
 /** From the configuration as people wrote it to the options of a registry; all mistakes name the flag and the fix. */
 import { Fault, readListenAddress, type ListenAddress } from "@cocoon/core";
 import { tryParseQuantity } from "@cocoon/core/quantity";
-import { minUploadIdleMs, type ServeConfig } from "../config.ts";
+import { maxManifestLimitBytes, minUploadIdleMs, type ServeConfig } from "../config.ts";
 import type { QuotaRule } from "../content/quota.ts";
 import { readRetentionRules } from "../gc/retention.ts";
 import type { RegistryOptions } from "../server.ts";
@@ -25,8 +25,14 @@ export function readRegistryOptions(config: ServeConfig): RegistryOptions {
     epochCompat: config.epochCompat,
     tokenLifetimeMs: config.tokenTtl,
     ...(config.corsOrigins.length > 0 ? { corsOrigins: config.corsOrigins } : {}),
-    limits: { maxBlobBytes: config.maxBlobSize, maxManifestBytes: config.maxManifestSize },
+    limits: { maxBlobBytes: config.maxBlobSize, maxManifestBytes: readManifestLimit(config.maxManifestSize) },
     maxConnections: config.maxConnections,
+    maxConnectionsPerAddress: config.maxConnectionsPerAddress,
+    maxUploadsPerCaller: config.maxUploadsPerCaller,
+    stallTimeoutMs: config.stallTimeout,
+    trustedProxies: config.trustedProxies,
+    scrubIntervalMs: config.scrubInterval,
+    scrubBytesPerSecond: config.scrubRate,
     requestsPerSecond: config.rateLimit,
     loginFailuresPerMinute: config.loginFailures,
     quotas: readQuotas(config.quota),
@@ -57,7 +63,12 @@ function readTls(config: ServeConfig, { host }: ListenAddress): RegistryOptions[
 
 function readUploadIdle(ms: number): number {
   if (ms >= minUploadIdleMs) return ms;
-  throw new Fault("invalid", "--upload-idle must be at least 1h: large uploads have long pauses");
+  throw new Fault("invalid", "--upload-idle must be at least 1m");
+}
+
+function readManifestLimit(bytes: number): number {
+  if (bytes > 0 && bytes <= maxManifestLimitBytes) return bytes;
+  throw new Fault("invalid", "--max-manifest-size must be at most 50Mi: manifests are held in memory");
 }
 
 /** `vk-*=200Gi; *=50Gi` */

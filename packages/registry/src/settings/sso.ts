@@ -3,7 +3,6 @@ import { Fault } from "@cocoon/core";
 import type { SsoOptions } from "../auth/sso.ts";
 import type { ServeConfig } from "../config.ts";
 
-/** What is known of a login before it is known to be complete. */
 type Draft = { readonly [K in keyof SsoOptions]: SsoOptions[K] | undefined };
 
 const variables = {

@@ -2,7 +2,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { Fault, messageOf, tryParseBool } from "@cocoon/core";
+import { parseEnv } from "node:util";
+import { Fault, getErrorMessage, tryParseBool } from "@cocoon/core";
 import type { ServeConfig } from "../config.ts";
 import type { StorageOptions } from "../storage/open-storage.ts";
 
@@ -10,7 +11,6 @@ export function readStorage(config: ServeConfig): StorageOptions {
   const s3 = withEnvFile(config);
   const hasS3 = s3.endpoint !== undefined && s3.bucket !== undefined;
   const kind = config.storage === "auto" ? (hasS3 ? "s3" : "filesystem") : config.storage;
-  if (kind === "memory") return { kind };
   if (kind === "filesystem") return { kind, root: config.root };
   if (!s3.endpoint || !s3.accessKey || !s3.bucket)
     throw new Fault("invalid", "s3 storage needs EPOCH_S3_ENDPOINT, EPOCH_S3_ACCESS_KEY and EPOCH_S3_BUCKET");
@@ -25,16 +25,8 @@ export function readStorage(config: ServeConfig): StorageOptions {
   };
 }
 
-interface S3Words {
-  readonly endpoint: string | undefined;
-  readonly accessKey: string | undefined;
-  readonly secretKey: string | undefined;
-  readonly bucket: string | undefined;
-  readonly secure: string | undefined;
-}
-
 /** Missing words come from a file of KEY=VALUE lines, if there is one. */
-function withEnvFile(config: ServeConfig): S3Words {
+function withEnvFile(config: ServeConfig) {
   const { s3Endpoint, s3AccessKey, s3SecretKey, s3Bucket, s3Secure } = config;
   const complete = s3Endpoint !== undefined && s3AccessKey !== undefined && s3Bucket !== undefined;
   const file = complete ? {} : readEnvFile(config.s3EnvFile);
@@ -47,24 +39,14 @@ function withEnvFile(config: ServeConfig): S3Words {
   };
 }
 
-function readEnvFile(named: string | undefined): Readonly<Record<string, string>> {
+function readEnvFile(named: string | undefined): NodeJS.Dict<string> {
   const path = named ?? join(homedir(), ".config", "epoch", "s3.env");
   if (named === undefined && !existsSync(path)) return {};
   try {
-    const lines = readFileSync(path, "utf8").split("\n");
-    const words: Record<string, string> = {};
-    for (const line of lines) {
-      const [, key, value] = /^\s*(?:export\s+)?([A-Z0-9_]+)\s*=\s*(.*?)\s*$/.exec(line) ?? [];
-      if (key !== undefined) words[key] = unquoted(value ?? "");
-    }
-    return words;
+    return parseEnv(readFileSync(path, "utf8"));
   } catch (error) {
-    throw new Fault("invalid", `--s3-env-file ${path}: ${messageOf(error)}`, { cause: error });
+    throw new Fault("invalid", `--s3-env-file ${path}: ${getErrorMessage(error)}`, { cause: error });
   }
-}
-
-function unquoted(text: string): string {
-  return /^(["']).*\1$/.test(text) ? text.slice(1, -1) : text;
 }
 
 function readEndpoint(text: string, secureText: string | undefined): string {

@@ -15,7 +15,7 @@ function controlled() {
 }
 
 describe("directory sync", () => {
-  it("lets everybody who comes during one flush share the next", async () => {
+  it("lets all commits that arrive during one flush share the next", async () => {
     const { sync, flushes } = controlled();
     const first = sync.sync("/a");
     const later = [sync.sync("/a"), sync.sync("/a"), sync.sync("/a")];
@@ -45,7 +45,7 @@ describe("directory sync", () => {
     await Promise.all(both);
   });
 
-  it("tells those who waited for it when a flush fails, and nobody else", async () => {
+  it("fails only the commits that waited for a failed flush", async () => {
     const { sync, flushes } = controlled();
     const first = sync.sync("/a");
     const second = sync.sync("/a");

@@ -1,13 +1,24 @@
-/** Reading a file that may be large: two buffers, one filling from disk while the other goes out. */
+/**
+ * Reading a file that may be large: two buffers, one filling from disk while the other is sent. A copy begins with small
+ * buffers and gets large ones while its reader is fast; all large ones together are limited, so that slow readers cost
+ * little memory however many there are.
+ */
 import { read } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import type { Writable } from "node:stream";
 import { Fault } from "@cocoon/core";
 import type { CopyOptions, OpenObject } from "./storage.ts";
 
-const chunkBytes = 768 * 1024;
-const spareBuffers: Buffer[] = [];
+const largeBytes = 768 * 1024;
+const smallBytes = 32 * 1024;
+/** A reader that takes a buffer in this time is fast. */
+const fastMs = 250;
+/** Large buffers of all copies together: 48 MiB. */
+const maxLargeBuffers = 64;
 const maxSpareBuffers = 8;
+
+const spareBuffers: Buffer[] = [];
+let largeBuffers = 0;
 
 export async function openFileObject(file: FileHandle): Promise<OpenObject | undefined> {
   const found = await file.stat();
@@ -49,14 +60,16 @@ interface CopyJob {
 }
 
 /**
- * Callbacks, not promises: of what a fast download costs, a tenth was promises. Whoever waits is told when nothing reads
- * from the file any more, so that it may be closed. A sink whose client is gone may never say that it is done with a
- * chunk; when it is aborted nobody waits for it, and the buffers are left to it.
+ * Callbacks, not promises: of what a fast download costs, a tenth was promises. The copy ends when nothing reads from the
+ * file any more, so that it may be closed. A sink whose client is gone may never report that it is done with a chunk; an
+ * aborted copy does not wait for it, and leaves the buffers to it.
  */
 class FileCopy {
   readonly #job: CopyJob;
   readonly #end: number;
-  readonly #buffers: readonly [Buffer, Buffer] = [takeBuffer(), takeBuffer()];
+  readonly #buffers: [Buffer | undefined, Buffer | undefined] = [undefined, undefined];
+  #wantsLarge = false;
+  #sentAtMs = 0;
   #position: number;
   #turn: 0 | 1 = 0;
   /** Being filled, or full and waiting for its turn. */
@@ -96,10 +109,23 @@ class FileCopy {
   }
 
   #startReading(): void {
-    this.#next = this.#buffers[this.#turn].subarray(0, Math.min(chunkBytes, this.#end - this.#position));
+    const buffer = this.#chooseBuffer();
+    this.#next = buffer.subarray(0, Math.min(buffer.length, this.#end - this.#position));
     this.#turn = this.#turn === 0 ? 1 : 0;
     this.#filledBytes = 0;
     this.#read(this.#next);
+  }
+
+  /** The buffer whose turn it is, in the size that fits the reader. */
+  #chooseBuffer(): Buffer {
+    const known = this.#buffers[this.#turn];
+    const isLarge = known?.length === largeBytes;
+    if (known && isLarge === this.#wantsLarge) return known;
+    const chosen = this.#wantsLarge ? (tryTakeLarge() ?? known) : Buffer.allocUnsafeSlow(smallBytes);
+    if (known && isLarge && chosen !== known) giveBack(known);
+    const buffer = chosen ?? Buffer.allocUnsafeSlow(smallBytes);
+    this.#buffers[this.#turn] = buffer;
+    return buffer;
   }
 
   #read(buffer: Buffer): void {
@@ -119,8 +145,10 @@ class FileCopy {
   #send(buffer: Buffer): void {
     this.#next = undefined;
     this.#isSending = true;
+    this.#sentAtMs = performance.now();
     this.#job.sink.write(buffer, (error) => {
       this.#isSending = false;
+      this.#wantsLarge = performance.now() - this.#sentAtMs < fastMs;
       if (error) this.#fail(error);
       else this.#goOn();
     });
@@ -129,7 +157,11 @@ class FileCopy {
   #finish(): void {
     this.#isOver = true;
     this.#job.signal.removeEventListener("abort", this.#onAbort);
-    if (!this.#isSending) giveBack(this.#buffers);
+    for (const buffer of this.#buffers)
+      if (buffer?.length === largeBytes) {
+        if (this.#isSending) largeBuffers -= 1; // the sink may still read from it: it cannot be used again
+        else giveBack(buffer);
+      }
     this.#job.done(this.#failure);
   }
 }
@@ -143,10 +175,14 @@ async function fill(file: FileHandle, buffer: Buffer, position: number): Promise
   }
 }
 
-function takeBuffer(): Buffer {
-  return spareBuffers.pop() ?? Buffer.allocUnsafeSlow(chunkBytes);
+/** Undefined when all copies together have too many. */
+function tryTakeLarge(): Buffer | undefined {
+  if (largeBuffers >= maxLargeBuffers) return undefined;
+  largeBuffers += 1;
+  return spareBuffers.pop() ?? Buffer.allocUnsafeSlow(largeBytes);
 }
 
-function giveBack(buffers: readonly Buffer[]): void {
-  for (const buffer of buffers) if (spareBuffers.length < maxSpareBuffers) spareBuffers.push(buffer);
+function giveBack(buffer: Buffer): void {
+  largeBuffers -= 1;
+  if (spareBuffers.length < maxSpareBuffers) spareBuffers.push(buffer);
 }

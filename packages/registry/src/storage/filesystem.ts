@@ -3,7 +3,7 @@
  * directory flushed; so a crash or a power cut at any point leaves the old object, the new one, or a stray file in
  * `incoming/` that the next start removes.
  */
-import { randomBytes } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import {
   mkdir,
@@ -18,23 +18,33 @@ import {
   utimes,
   type FileHandle,
 } from "node:fs/promises";
-import { dirname, join, resolve } from "node:path";
-import { Fault, syncDirectory, systemCode, toFault } from "@cocoon/core";
+import { basename, dirname, join, resolve } from "node:path";
+import {
+  Fault,
+  findLockHolder,
+  ignoreMissing,
+  syncDirectory,
+  systemCode,
+  toFault,
+  tryLockFile,
+  type FileLock,
+} from "@cocoon/core";
+import { KeyedLock } from "../content/keyed-lock.ts";
 import { DirectorySync } from "./directory-sync.ts";
-import { lockDirectory } from "./directory-lock.ts";
 import { openFileObject } from "./file-object.ts";
 import { layout, type StorageKey } from "./layout.ts";
-import type { LocalFile, ObjectInfo, OpenObject, Storage } from "./storage.ts";
+import { NameIndex } from "./name-index.ts";
+import type { LocalFile, ObjectInfo, OpenObject, Storage, VersionedObject } from "./storage.ts";
 
 const incoming = "incoming";
 const hidden: ReadonlySet<string> = new Set([incoming, "uploads", "lock", "admin-token"]);
 
 export async function openFilesystemStorage(directory: string): Promise<Storage> {
   const root = resolve(directory);
-  let lock: AsyncDisposable;
+  let lock: FileLock;
   try {
     await mkdir(join(root, "uploads"), { recursive: true, mode: 0o700 });
-    lock = await lockDirectory(join(root, "lock"));
+    lock = lockDirectory(root);
     await rm(join(root, incoming), { recursive: true, force: true }); // what a crash left half written
     await mkdir(join(root, incoming), { mode: 0o700 });
     await syncDirectory(root);
@@ -44,14 +54,29 @@ export async function openFilesystemStorage(directory: string): Promise<Storage>
   return new FilesystemStorage(root, lock);
 }
 
+/** One server per directory: two would not know of each other's leases. Throws `conflict` when another one runs. */
+function lockDirectory(root: string): FileLock {
+  const path = join(root, "lock");
+  const lock = tryLockFile(path);
+  if (lock) return lock;
+  const holder = findLockHolder(path);
+  throw new Fault(
+    "conflict",
+    `the directory is in use by process ${holder?.pid ?? "unknown"}; stop it first`,
+  );
+}
+
 class FilesystemStorage implements Storage {
   readonly description: string;
+  readonly isShared = false; // the lock on the directory sees to that
   readonly localUploadDirectory: string;
   readonly #root: string;
-  readonly #lock: AsyncDisposable;
+  readonly #lock: FileLock;
   readonly #directories = new DirectorySync();
+  readonly #conditional = new KeyedLock<StorageKey>();
+  readonly #names = new NameIndex(async (directory) => (await ignoreMissing(readdir(directory))) ?? []);
 
-  constructor(root: string, lock: AsyncDisposable) {
+  constructor(root: string, lock: FileLock) {
     this.#root = root;
     this.#lock = lock;
     this.description = `directory ${root}`;
@@ -64,12 +89,12 @@ class FilesystemStorage implements Storage {
   }
 
   async stat(key: StorageKey): Promise<ObjectInfo | undefined> {
-    const found = await ifThere(stat(this.#path(key)));
+    const found = await ignoreMissing(stat(this.#path(key)));
     return found?.isFile() ? { key, sizeBytes: found.size, modifiedAtMs: found.mtimeMs } : undefined;
   }
 
   async open(key: StorageKey): Promise<OpenObject | undefined> {
-    const file = await ifThere(open(this.#path(key), constants.O_RDONLY));
+    const file = await ignoreMissing(open(this.#path(key), constants.O_RDONLY));
     return file && openFileObject(file);
   }
 
@@ -79,6 +104,20 @@ class FilesystemStorage implements Storage {
     if (content.length === 0) await this.#inDirectoryOf(path, () => createEmpty(path));
     else await this.#putBytes(path, content);
     await this.#directories.sync(dirname(path));
+    this.#names.added(dirname(path), basename(path));
+  }
+
+  putIf(key: StorageKey, content: Uint8Array, version: string | undefined): Promise<string | undefined> {
+    return this.#conditional.run(key, async () => {
+      if ((await this.getVersioned(key))?.version !== version) return undefined;
+      await this.put(key, content);
+      return (await this.getVersioned(key))?.version;
+    });
+  }
+
+  async getVersioned(key: StorageKey): Promise<VersionedObject | undefined> {
+    const [content, info] = [await this.get(key), await this.stat(key)];
+    return content && info && { content, version: hash("sha256", content), modifiedAtMs: info.modifiedAtMs };
   }
 
   async #putBytes(path: string, content: Uint8Array): Promise<void> {
@@ -110,25 +149,27 @@ class FilesystemStorage implements Storage {
     }
     await this.#inDirectoryOf(path, () => rename(source, path));
     await this.#directories.sync(dirname(path));
+    this.#names.added(dirname(path), basename(path));
   }
 
   async touch(key: StorageKey): Promise<boolean> {
     const now = new Date();
-    const touched = await ifThere(utimes(this.#path(key), now, now).then(() => true));
+    const touched = await ignoreMissing(utimes(this.#path(key), now, now).then(() => true));
     return touched ?? false;
   }
 
   async delete(key: StorageKey): Promise<boolean> {
     const path = this.#path(key);
-    const removed = await ifThere(unlink(path).then(() => true));
+    const removed = await ignoreMissing(unlink(path).then(() => true));
     if (removed) {
-      await ifThere(this.#directories.sync(dirname(path)));
+      this.#names.removed(dirname(path), basename(path));
+      await ignoreMissing(this.#directories.sync(dirname(path)));
       await this.#removeIfEmpty(dirname(path));
     }
     return removed ?? false;
   }
 
-  /** Folders of repositories that are gone must not pile up. Who needs the folder again makes it again. */
+  /** Directories of deleted repositories must not pile up; a writer creates them again when needed. */
   async #removeIfEmpty(directory: string): Promise<void> {
     if (dirname(directory) === this.#root) return;
     try {
@@ -141,7 +182,7 @@ class FilesystemStorage implements Storage {
   }
 
   async *list(prefix: string): AsyncIterable<ObjectInfo> {
-    const directory = await ifThere(opendir(join(this.#root, prefix)));
+    const directory = await ignoreMissing(opendir(join(this.#root, prefix)));
     if (directory === undefined) return;
     for await (const entry of directory) {
       if (prefix === "" && hidden.has(entry.name)) continue;
@@ -155,7 +196,11 @@ class FilesystemStorage implements Storage {
   }
 
   async *listNames(prefix: string): AsyncIterable<string> {
-    yield* (await ifThere(readdir(join(this.#root, prefix)))) ?? [];
+    yield* (await ignoreMissing(readdir(join(this.#root, prefix)))) ?? [];
+  }
+
+  listPage(prefix: string, page: { readonly after: string; readonly limit: number }): Promise<string[]> {
+    return this.#names.page(join(this.#root, prefix.slice(0, -1)), page);
   }
 
   async now(): Promise<number> {
@@ -171,7 +216,7 @@ class FilesystemStorage implements Storage {
     let removed = 0;
     for (const name of await readdir(directory)) {
       const path = join(directory, name);
-      const found = await ifThere(stat(path));
+      const found = await ignoreMissing(stat(path));
       if (!found || nowMs - found.mtimeMs < olderThanMs) continue;
       await rm(path, { force: true });
       removed += 1;
@@ -224,15 +269,4 @@ class FilesystemStorage implements Storage {
 async function createEmpty(path: string): Promise<void> {
   const file: FileHandle = await open(path, "w", 0o640);
   await file.close();
-}
-
-/** The result, or undefined when the file or a directory on the way does not exist. */
-async function ifThere<T>(result: Promise<T>): Promise<T | undefined> {
-  try {
-    return await result;
-  } catch (error) {
-    const code = systemCode(error);
-    if (code === "ENOENT" || code === "ENOTDIR") return undefined;
-    throw error;
-  }
 }

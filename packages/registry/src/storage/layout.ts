@@ -7,8 +7,11 @@
  *                                                keeps the blob safe from garbage collection until a manifest names it
  *   manifests/<repository>/<algorithm>-<hex>     one line of JSON (media type, time), then the exact bytes pushed
  *   tags/<repository>/<tag>                      JSON: digest and time
- *   referrers/<repository>/<subject>/<digest>    empty: that manifest names this subject; true only while the
- *                                                manifest is there (subject and digest as <algorithm>-<hex>)
+ *   tagged/<repository>/<digest>/<tag>           empty: that tag was once set to this digest; true while its record says so
+ *   referrers/<repository>/<subject>/<digest>    JSON: descriptor of a manifest that names this subject; true only while
+ *                                                the manifest is there (subject and digest as <algorithm>-<hex>)
+ *   damaged/<algorithm>-<hex>                    JSON: that blob's content is not what its digest says
+ *   condemned/…                                  empty: garbage collection is about to delete that (see `replicas/`)
  *   tokens/<id>                                  JSON: hash, scopes, expiry
  *   server/<name>                                secret of this registry, probes
  *
@@ -17,8 +20,8 @@
  *
  * Order of writes, so that a crash between any two leaves nothing dangling:
  *   push a blob      link and content in either order; the blob exists for readers once both are there
- *   push a manifest  referrer, manifest, tag
- *   delete           tags, manifest, referrer
+ *   push a manifest  referrer and tagged, manifest, tag
+ *   delete           tags, manifest, referrer, tagged
  *   garbage          links before content
  */
 import {
@@ -44,13 +47,21 @@ export const layout = {
   tag: (name: RepositoryName, tag: Tag) => key("tags", folder(name), tag),
   referrer: (name: RepositoryName, { subject, digest }: { subject: Digest; digest: Digest }) =>
     key("referrers", folder(name), flat(subject), flat(digest)),
+  tagged: (name: RepositoryName, { digest, tag }: { digest: Digest; tag: Tag }) =>
+    key("tagged", folder(name), flat(digest), tag),
+  condemnedBlob: (digest: Digest) => key("condemned", "blobs", flat(digest)),
+  condemnedRepository: (name: RepositoryName) => key("condemned", "repositories", folder(name)),
+  damaged: (digest: Digest) => key("damaged", flat(digest)),
   token: (id: number) => key("tokens", String(id)),
   secret: key("server", "secret"),
+  /** There when `tagged/` is complete. */
+  tagIndex: key("server", "tag-index"),
+  maintenanceLease: key("server", "maintenance-lease"),
+  soleReplica: key("server", "sole-replica"),
   clock: key("server", "clock"),
   probe: (id: string) => key("server", `probe-${id}`),
 } as const;
 
-/** Prefixes for listing. */
 export const folders = {
   blobs: ["blobs/sha256/", "blobs/sha512/"],
   allLinks: "links/",
@@ -62,10 +73,14 @@ export const folders = {
   tags: (name: RepositoryName) => `tags/${folder(name)}/`,
   referrers: (name: RepositoryName) => `referrers/${folder(name)}/`,
   referrersOf: (name: RepositoryName, subject: Digest) => `referrers/${folder(name)}/${flat(subject)}/`,
+  tagged: (name: RepositoryName) => `tagged/${folder(name)}/`,
+  taggedAs: (name: RepositoryName, digest: Digest) => `tagged/${folder(name)}/${flat(digest)}/`,
+  condemned: "condemned/",
+  damaged: "damaged/",
   tokens: "tokens/",
 } as const;
 
-/** The reverse direction: what a listed name stands for; undefined for strangers. */
+/** The reverse direction: what a listed name stands for; undefined for other files. */
 export const readName = {
   repository: (folderName: string): RepositoryName | undefined =>
     folderName.includes("/") ? undefined : tryRepositoryName(folderName.replaceAll("+", "/")),
@@ -73,7 +88,6 @@ export const readName = {
   tag: (name: string): Tag | undefined => tryTag(name),
 } as const;
 
-/** The last part of a key. */
 export function lastPart(key: string): string {
   return key.slice(key.lastIndexOf("/") + 1);
 }

@@ -12,10 +12,33 @@ import { Fault } from "@cocoon/core";
 import type { S3Object } from "./s3-copy.ts";
 import type { LocalFile } from "./storage.ts";
 
+/** So many actions at a time, first come first served. */
+class Slots {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(count: number) {
+    this.#free = count;
+  }
+
+  async use<T>(action: () => Promise<T>): Promise<T> {
+    if (this.#free > 0) this.#free -= 1;
+    else await new Promise<void>((resolve) => void this.#waiting.push(resolve));
+    try {
+      return await action();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#free += 1;
+    }
+  }
+}
+
 const minPartBytes = 16 * 1024 * 1024;
-/** The limit of the protocol. */
 const maxParts = 10_000;
 const parallelParts = 4;
+/** Parts of all uploads together: each is held in memory. */
+const partSlots = new Slots(8);
 
 interface Part {
   readonly number: number;
@@ -45,8 +68,10 @@ export async function uploadFile(target: S3Object, { path, sizeBytes }: LocalFil
 }
 
 async function putWhole({ client, object }: S3Object, file: FileHandle, sizeBytes: number): Promise<void> {
-  const Body = await readPart(file, { number: 1, start: 0, length: sizeBytes });
-  await client.send(new PutObjectCommand({ ...object, Body, ContentType: "application/octet-stream" }));
+  await partSlots.use(async () => {
+    const Body = await readPart(file, { number: 1, start: 0, length: sizeBytes });
+    await client.send(new PutObjectCommand({ ...object, Body, ContentType: "application/octet-stream" }));
+  });
 }
 
 async function putInParts(
@@ -61,11 +86,12 @@ async function putInParts(
   const done: CompletedPart[] = [];
   const sendParts = async () => {
     for (let part = waiting.shift(); part; part = waiting.shift()) {
-      const Body = await readPart(file, part);
-      const { ETag } = await client.send(
-        new UploadPartCommand({ ...object, UploadId, PartNumber: part.number, Body }),
-      );
-      done.push({ ETag, PartNumber: part.number });
+      const { number: PartNumber } = part;
+      const { ETag } = await partSlots.use(async () => {
+        const Body = await readPart(file, part);
+        return client.send(new UploadPartCommand({ ...object, UploadId, PartNumber, Body }));
+      });
+      done.push({ ETag, PartNumber });
     }
   };
   try {

@@ -16,12 +16,12 @@ import {
   S3Client,
   S3ServiceException,
 } from "@aws-sdk/client-s3";
-import { Fault, messageOf } from "@cocoon/core";
+import { Fault, getErrorMessage } from "@cocoon/core";
 import { layout, type StorageKey } from "./layout.ts";
 import { copyObjectTo } from "./s3-copy.ts";
-import type { S3Options } from "./s3-options.ts";
+import type { S3Options } from "./open-storage.ts";
 import { uploadFile } from "./s3-upload.ts";
-import type { LocalFile, ObjectInfo, OpenObject, Storage } from "./storage.ts";
+import type { LocalFile, ObjectInfo, OpenObject, Storage, VersionedObject } from "./storage.ts";
 
 export async function openS3Storage(options: S3Options): Promise<Storage> {
   const storage = new S3Storage(options);
@@ -31,6 +31,7 @@ export async function openS3Storage(options: S3Options): Promise<Storage> {
 
 class S3Storage implements Storage {
   readonly description: string;
+  readonly isShared = true;
   readonly localUploadDirectory = undefined;
   readonly #client: S3Client;
   readonly #bucket: string;
@@ -76,7 +77,7 @@ class S3Storage implements Storage {
     return {
       sizeBytes: info.sizeBytes,
       copyTo: (sink, options) =>
-        this.#speak(copyObjectTo({ client: this.#client, object: this.#at(key) }, sink, options)),
+        this.#send(copyObjectTo({ client: this.#client, object: this.#at(key) }, sink, options)),
       readAll: async () => {
         const content = await this.get(key);
         if (!content) throw new Fault("notFound", `${key} was deleted meanwhile`);
@@ -88,14 +89,42 @@ class S3Storage implements Storage {
 
   async put(key: StorageKey, content: Uint8Array): Promise<void> {
     const type = { ContentType: "application/octet-stream", ContentLength: content.length };
-    await this.#speak(this.#client.send(new PutObjectCommand({ ...this.#at(key), ...type, Body: content })));
+    await this.#send(this.#client.send(new PutObjectCommand({ ...this.#at(key), ...type, Body: content })));
+  }
+
+  async putIf(
+    key: StorageKey,
+    content: Uint8Array,
+    version: string | undefined,
+  ): Promise<string | undefined> {
+    const condition = version === undefined ? { IfNoneMatch: "*" } : { IfMatch: version };
+    const command = new PutObjectCommand({
+      ...this.#at(key),
+      ...condition,
+      ContentType: "application/octet-stream",
+      ContentLength: content.length,
+      Body: content,
+    });
+    try {
+      return (await this.#client.send(command)).ETag;
+    } catch (error) {
+      if (isConditionFailure(error)) return undefined;
+      throw this.#toFault(error);
+    }
+  }
+
+  async getVersioned(key: StorageKey): Promise<VersionedObject | undefined> {
+    const found = await this.#ifThere(this.#client.send(new GetObjectCommand(this.#at(key))));
+    if (!found) return undefined;
+    const content = Buffer.from((await found.Body?.transformToByteArray()) ?? []);
+    return { content, version: found.ETag ?? "", modifiedAtMs: found.LastModified?.getTime() ?? 0 };
   }
 
   async putFile(key: StorageKey, file: LocalFile): Promise<void> {
     const { size } = await stat(file.path);
     if (size !== file.sizeBytes)
       throw new Fault("internal", `${file.path} has ${size} bytes, not ${file.sizeBytes}`);
-    await this.#speak(uploadFile({ client: this.#client, object: this.#at(key) }, file));
+    await this.#send(uploadFile({ client: this.#client, object: this.#at(key) }, file));
     await rm(file.path, { force: true });
   }
 
@@ -139,6 +168,24 @@ class S3Storage implements Storage {
     }
   }
 
+  async listPage(prefix: string, { after, limit }: { after: string; limit: number }): Promise<string[]> {
+    const names: string[] = [];
+    const full = `${this.#prefix}${prefix}`;
+    let StartAfter = `${full}${after}`;
+    while (names.length < limit) {
+      const MaxKeys = Math.min(1_000, limit - names.length);
+      const command = new ListObjectsV2Command({ Bucket: this.#bucket, Prefix: full, StartAfter, MaxKeys });
+      const page = await this.#send(this.#client.send(command));
+      for (const { Key = "" } of page.Contents ?? []) {
+        StartAfter = Key;
+        const name = Key.slice(full.length);
+        if (name !== "" && !name.includes("/")) names.push(name);
+      }
+      if (!page.IsTruncated) break;
+    }
+    return names;
+  }
+
   async *#pages(prefix: string, Delimiter: string | undefined) {
     const base = {
       Bucket: this.#bucket,
@@ -148,7 +195,7 @@ class S3Storage implements Storage {
     let token: string | undefined;
     do {
       const command = new ListObjectsV2Command({ ...base, ...(token ? { ContinuationToken: token } : {}) });
-      const page = await this.#speak(this.#client.send(command));
+      const page = await this.#send(this.#client.send(command));
       yield page;
       token = page.IsTruncated ? page.NextContinuationToken : undefined;
     } while (token !== undefined);
@@ -164,7 +211,7 @@ class S3Storage implements Storage {
   async sweepUnfinished(olderThanMs: number): Promise<number> {
     const nowMs = await this.now();
     const where = { Bucket: this.#bucket };
-    const found = await this.#speak(
+    const found = await this.#send(
       this.#client.send(new ListMultipartUploadsCommand({ ...where, Prefix: this.#prefix })),
     );
     const old = (found.Uploads ?? []).filter(
@@ -198,23 +245,30 @@ class S3Storage implements Storage {
       return await answer;
     } catch (error) {
       if (isNotFound(error)) return undefined;
-      throw this.#trouble(error);
+      throw this.#toFault(error);
     }
   }
 
-  async #speak<T>(answer: Promise<T>): Promise<T> {
+  async #send<T>(answer: Promise<T>): Promise<T> {
     try {
       return await answer;
     } catch (error) {
-      throw this.#trouble(error);
+      throw this.#toFault(error);
     }
   }
 
-  /** "Could not ask" is never "not there": whatever the service says but 404 is a trouble that may pass. */
-  #trouble(error: unknown): Fault {
+  /** Any answer but 404 says nothing about existence: it is unavailable, never not found. */
+  #toFault(error: unknown): Fault {
     if (error instanceof Fault) return error;
-    return new Fault("unavailable", `${this.description}: ${messageOf(error)}`, { cause: error });
+    return new Fault("unavailable", `${this.description}: ${getErrorMessage(error)}`, { cause: error });
   }
+}
+
+/** The object is not as expected, or another writer is changing it. */
+function isConditionFailure(error: unknown): boolean {
+  if (!(error instanceof S3ServiceException)) return false;
+  const { httpStatusCode } = error.$metadata;
+  return httpStatusCode === 412 || httpStatusCode === 409 || error.name === "NoSuchKey";
 }
 
 /** A missing bucket is a 404 too, but nothing that an object could be missing from. */

@@ -3,13 +3,13 @@ import { temporaryDirectory } from "@cocoon/testkit";
 import { faultyStorage } from "../testing/faulty-storage.ts";
 import { storageContract } from "../testing/storage-contract.ts";
 import { openFilesystemStorage } from "./filesystem.ts";
-import { openMemoryStorage } from "./memory.ts";
+import { openFakeStorage } from "../testing/fake-storage.ts";
 import type { Storage } from "./storage.ts";
 
-storageContract("memory", async () => openMemoryStorage());
+storageContract("fake", async () => openFakeStorage());
 storageContract("filesystem", openInTemporaryDirectory);
 storageContract("slow and nearly full", async () =>
-  faultyStorage(openMemoryStorage(), { delayMs: 1, freeBytes: 10_000_000 }),
+  faultyStorage(openFakeStorage(), { delayMs: 1, freeBytes: 10_000_000 }),
 );
 
 async function openInTemporaryDirectory(): Promise<Storage> {

@@ -1,8 +1,8 @@
 import type { Writable } from "node:stream";
 
 /**
- * Done when the sink took the chunk, or when nobody wants it any more: an HTTP answer whose client is gone may never say
- * so of a chunk that it still held, and whoever waited for that would keep its file open for ever.
+ * Done when the sink took the chunk, or when the copy is aborted: an HTTP answer whose client is gone may never report a
+ * chunk that it still held, and waiting for that would keep the file open for ever.
  */
 export function writeTo(sink: Writable, chunk: Uint8Array, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -1,7 +1,7 @@
-/** A storage that is slow or full when told to, and otherwise does what the one behind it does. */
+/** A storage that is slow or full on demand, and otherwise does what the one behind it does. */
 import { setTimeout as delay } from "node:timers/promises";
 import type { StorageKey } from "../storage/layout.ts";
-import type { LocalFile, ObjectInfo, OpenObject, Storage } from "../storage/storage.ts";
+import type { LocalFile, ObjectInfo, OpenObject, Storage, VersionedObject } from "../storage/storage.ts";
 
 export interface Faults {
   /** Every operation takes so much longer. */
@@ -25,6 +25,10 @@ class FaultyStorage implements Storage {
 
   get description(): string {
     return this.#inner.description;
+  }
+
+  get isShared(): boolean {
+    return this.#inner.isShared;
   }
 
   get localUploadDirectory(): string | undefined {
@@ -67,6 +71,20 @@ class FaultyStorage implements Storage {
     await this.#inner.putFile(key, file);
   }
 
+  async putIf(
+    key: StorageKey,
+    content: Uint8Array,
+    version: string | undefined,
+  ): Promise<string | undefined> {
+    await this.#fit(content.length);
+    return this.#inner.putIf(key, content, version);
+  }
+
+  async getVersioned(key: StorageKey): Promise<VersionedObject | undefined> {
+    await this.#slow();
+    return this.#inner.getVersioned(key);
+  }
+
   async touch(key: StorageKey): Promise<boolean> {
     await this.#slow();
     return this.#inner.touch(key);
@@ -83,6 +101,10 @@ class FaultyStorage implements Storage {
 
   listNames(prefix: string): AsyncIterable<string> {
     return this.#inner.listNames(prefix);
+  }
+
+  listPage(prefix: string, page: { readonly after: string; readonly limit: number }): Promise<string[]> {
+    return this.#inner.listPage(prefix, page);
   }
 
   now(): Promise<number> {

@@ -1,7 +1,6 @@
 /** For tests of this package and of those that need a registry. */
 export { faultyStorage, type Faults } from "./faulty-storage.ts";
 export { leaveMultipartUpload } from "./leave-multipart-upload.ts";
-export { openFilesystemStorage } from "../storage/filesystem.ts";
-export { openMemoryStorage } from "../storage/memory.ts";
-export { openS3Storage } from "../storage/s3.ts";
+export { openStorage } from "../storage/open-storage.ts";
+export { openFakeStorage } from "./fake-storage.ts";
 export { storageContract } from "./storage-contract.ts";

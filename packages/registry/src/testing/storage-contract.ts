@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Writable } from "node:stream";
 import { describe, it } from "node:test";
 import { temporaryDirectory } from "@cocoon/testkit";
-import { digestOf, type RepositoryName, type Tag } from "../names.ts";
+import { computeDigest, type RepositoryName, type Tag } from "../names.ts";
 import { folders, layout, type StorageKey } from "../storage/layout.ts";
 import type { OpenObject, Storage } from "../storage/storage.ts";
 
@@ -26,7 +26,7 @@ async function collect(object: OpenObject, range?: { start: number; end: number 
   return Buffer.concat(chunks);
 }
 
-async function keysOf(storage: Storage, prefix: string): Promise<string[]> {
+async function listKeys(storage: Storage, prefix: string): Promise<string[]> {
   const keys: string[] = [];
   for await (const { key } of storage.list(prefix)) keys.push(key);
   return keys.sort();
@@ -61,7 +61,7 @@ function objects(open: () => Promise<Storage>): void {
     }
     assert.equal(await storage.delete(key), true);
     assert.equal(await storage.get(key), undefined);
-    assert.deepEqual(await keysOf(storage, "tags/"), []);
+    assert.deepEqual(await listKeys(storage, "tags/"), []);
   });
 
   it("reads any range of an object", async () => {
@@ -80,7 +80,7 @@ function objects(open: () => Promise<Storage>): void {
     assert.deepEqual(await object.readAll(), content);
   });
 
-  it("stops a copy when asked to", async () => {
+  it("stops a copy when its signal aborts", async () => {
     await using storage = await open();
     await storage.put(key, randomBytes(2_000_000));
     await using object = await storage.open(key);
@@ -100,7 +100,7 @@ function objects(open: () => Promise<Storage>): void {
   it("stops copying when its reader is gone, also when a write to it never ends", async () => {
     await using storage = await open();
     const content = randomBytes(3_000_000);
-    const blob = layout.blob(digestOf(content));
+    const blob = layout.blob(computeDigest(content));
     await storage.put(blob, content);
     await using object = await storage.open(blob);
     const controller = new AbortController();
@@ -109,10 +109,10 @@ function objects(open: () => Promise<Storage>): void {
     await assert.rejects(object.copyTo(sink, { signal: controller.signal }), /gone|abort/i);
   });
 
-  it("says no to nobody who put the same object at the same time", async () => {
+  it("accepts every writer of one object at the same time", async () => {
     await using storage = await open();
     const content = randomBytes(100_000);
-    const blob = layout.blob(digestOf(content));
+    const blob = layout.blob(computeDigest(content));
     await Promise.all(Array.from({ length: 8 }, () => storage.put(blob, content)));
     assert.deepEqual(await storage.get(blob), content);
   });
@@ -133,13 +133,13 @@ function objects(open: () => Promise<Storage>): void {
   it("checks itself without leaving anything behind", async () => {
     await using storage = await open();
     await storage.check();
-    assert.deepEqual(await keysOf(storage, "server/"), []);
+    assert.deepEqual(await listKeys(storage, "server/"), []);
   });
 }
 
 function files(open: () => Promise<Storage>): void {
   const content = randomBytes(300_000);
-  const key = layout.blob(digestOf(content));
+  const key = layout.blob(computeDigest(content));
 
   it("takes over a local file", async () => {
     await using storage = await open();
@@ -173,11 +173,33 @@ function listings(open: () => Promise<Storage>): void {
     ];
     for (const key of keys) await storage.put(key, Buffer.from("{}"));
     await storage.put(layout.token(1), Buffer.from("{}"));
-    assert.deepEqual(await keysOf(storage, folders.allTags), [...keys].sort());
-    assert.deepEqual(await keysOf(storage, folders.tags(name("a"))), ["tags/a/one", "tags/a/two"]);
-    assert.deepEqual(await keysOf(storage, folders.tags(name("none"))), []);
+    assert.deepEqual(await listKeys(storage, folders.allTags), [...keys].sort());
+    assert.deepEqual(await listKeys(storage, folders.tags(name("a"))), ["tags/a/one", "tags/a/two"]);
+    assert.deepEqual(await listKeys(storage, folders.tags(name("none"))), []);
     assert.deepEqual((await Array.fromAsync(storage.listNames("tags/"))).sort(), ["a", "a+b", "a-b"]);
     assert.deepEqual((await Array.fromAsync(storage.listNames("tags/a/"))).sort(), ["one", "two"]);
-    assert.equal((await keysOf(storage, "")).length, 5);
+    const page = (after: string, limit: number) => storage.listPage("tags/a/", { after, limit });
+    assert.deepEqual(await page("", 1), ["one"]);
+    assert.deepEqual(await page("one", 5), ["two"]);
+    assert.deepEqual(await page("p", 5), ["two"]);
+    assert.deepEqual(await page("two", 5), []);
+    assert.equal((await listKeys(storage, "")).length, 5);
+  });
+
+  it("changes an object only from the version that was read, and for one of several writers", async () => {
+    await using storage = await open();
+    const key = layout.token(1);
+    const put = (text: string, version: string | undefined) => storage.putIf(key, Buffer.from(text), version);
+    const created = await Promise.all(["a", "b", "c"].map((text) => put(text, undefined)));
+    const [first, ...others] = created.filter((version) => version !== undefined);
+    assert.ok(first !== undefined && others.length === 0, "one writer creates it");
+    assert.equal((await storage.getVersioned(key))?.version, first);
+    const second = await put("second", first);
+    assert.ok(second !== undefined && second !== first);
+    assert.equal(await put("late", first), undefined);
+    assert.equal((await storage.get(key))?.toString(), "second");
+    await storage.delete(key);
+    assert.equal(await put("again", second), undefined);
+    assert.equal(await storage.getVersioned(key), undefined);
   });
 }

@@ -8,7 +8,7 @@ import { SessionIds, newRun } from "./session-id.ts";
 const name = "team/app" as RepositoryName;
 
 describe("names of upload sessions", () => {
-  it("are read back by whoever has the secret, for that repository only", () => {
+  it("are read back with the secret, for that repository only", () => {
     const secret = randomBytes(32);
     const id = new SessionIds(secret).create(name, { run: newRun(), nowMs: 1_700_000_000_123 });
     assert.deepEqual(new SessionIds(secret).tryRead(name, id.text), id);

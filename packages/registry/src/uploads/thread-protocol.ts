@@ -1,4 +1,4 @@
-/** What is said between the main thread and those that hash and write. Each order is answered once, in order. */
+/** Messages between the main thread and the threads that hash and write. Each order is answered once, in order. */
 import type { DigestAlgorithm } from "../names.ts";
 
 export interface WriteOrder {
@@ -7,13 +7,12 @@ export interface WriteOrder {
   readonly upload: number;
   readonly file: number;
   readonly position: number;
-  /** Those of shared memory are left alone once the order is answered. */
-  readonly pieces: readonly Uint8Array[];
-  /** Undefined where the digest is of no use any more. */
+  readonly pieces: readonly ArrayBuffer[];
+  /** Undefined when no digest is needed. */
   readonly algorithm: DigestAlgorithm | undefined;
 }
 
-/** The upload is over; the answer has the digest of everything that was written. */
+/** Ends the upload; the answer holds the digest of everything that was written. */
 interface EndOrder {
   readonly kind: "end";
   readonly number: number;
@@ -24,9 +23,15 @@ export type Order = WriteOrder | EndOrder;
 
 export interface Answer {
   readonly number: number;
-  /** What is in the file of this order's pieces, also after a failure. */
+  /** Bytes of this order that are in the file, also after a failure. */
   readonly writtenBytes: number;
-  /** In hex; undefined when there is none. */
-  readonly digest: string | undefined;
+  /** Set in the answer to an end order of an upload that was hashed. */
+  readonly hashed: HashedContent | undefined;
   readonly failure: { readonly message: string; readonly code: string | undefined } | undefined;
+}
+
+/** What the digest covers: the file is what was hashed only if it has exactly this many bytes. */
+export interface HashedContent {
+  readonly hex: string;
+  readonly sizeBytes: number;
 }

@@ -7,12 +7,12 @@ import { PassThrough, Readable } from "node:stream";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { eventually, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
-import { digestOf } from "../names.ts";
+import { computeDigest } from "../names.ts";
 import { appendBody } from "./append.ts";
-import { LandingRooms } from "./landing-room.ts";
+import { BodyMemory } from "../http/body-memory.ts";
 import { UploadThreads } from "./upload-threads.ts";
 
-const rooms = new LandingRooms();
+const memory = new BodyMemory();
 
 async function world(options?: ConstructorParameters<typeof UploadThreads>[0]) {
   const directory = await temporaryDirectory();
@@ -48,12 +48,16 @@ test("bodies in pieces of any size are in the file as they came, and hashed", as
       file: one.file,
       position: 0,
       maxBytes: whole.length,
-      rooms,
+      memory,
     });
     assert.deepEqual([writtenBytes, failure], [whole.length, undefined]);
     assert.ok((await readFile(one.path)).equals(whole));
-    // Nothing at all was never asked of the thread.
-    if (whole.length > 0) assert.equal(await writer.digest(), digestOf(whole, algorithm));
+    // An empty body never reaches the thread.
+    if (whole.length > 0)
+      assert.deepEqual(await writer.digest(), {
+        digest: computeDigest(whole, algorithm),
+        sizeBytes: whole.length,
+      });
   }
 });
 
@@ -84,7 +88,7 @@ test("a disk that loses what it took on the way fails the upload", async () => {
   const file = { fd: one.file.fd, datasync: () => Promise.reject(lost) } as unknown as FileHandle;
   const bytes = 20 * 1024 * 1024;
   const body = Readable.from(Array.from({ length: 20 }, () => Buffer.alloc(bytes / 20)));
-  const target = { writer: one.threads.open("sha256"), file, position: 0, maxBytes: bytes, rooms };
+  const target = { writer: one.threads.open("sha256"), file, position: 0, maxBytes: bytes, memory };
   const { failure } = await appendBody(body, target);
   assert.equal(failure, lost);
 });
@@ -104,7 +108,7 @@ test("a disk that failed counts more than a client that went away before", async
   };
   const body = new PassThrough();
   body.write(Buffer.alloc(1024 * 1024));
-  const appended = appendBody(body, { writer, file: one.file, position: 0, maxBytes: 1e9, rooms });
+  const appended = appendBody(body, { writer, file: one.file, position: 0, maxBytes: 1e9, memory });
   await isAsked.promise;
   body.destroy();
   await once(body, "close");
@@ -113,7 +117,7 @@ test("a disk that failed counts more than a client that went away before", async
   assert.deepEqual(await appended, { writtenBytes: 10, failure: full });
 });
 
-test("threads end when nobody pushes, take their digests along, and come back", async () => {
+test("idle threads end with their digests and start again on demand", async () => {
   await using one = await world({ threads: 2, idleMs: 20 });
   const writers = [one.threads.open("sha256"), one.threads.open("sha256"), one.threads.open("sha256")];
   {
@@ -121,7 +125,7 @@ test("threads end when nobody pushes, take their digests along, and come back", 
     for (const writer of writers)
       await writer.write(one.file.fd, { position: 0, pieces: [Buffer.from("abc")] });
     await setTimeout(100); // longer than a thread without work stays
-    assert.equal(one.threads.alive, 2, "two threads for three uploads, as long as somebody holds them");
+    assert.equal(one.threads.alive, 2, "two threads for three uploads, as long as one is held");
   }
   await eventually(() => assert.equal(one.threads.alive, 0));
   assert.deepEqual(
@@ -132,5 +136,5 @@ test("threads end when nobody pushes, take their digests along, and come back", 
   const writer = one.threads.open("sha256");
   using _again = writer.hold();
   await writer.write(one.file.fd, { position: 0, pieces: [Buffer.from("abc")] });
-  assert.equal(await writer.digest(), digestOf(Buffer.from("abc")));
+  assert.equal((await writer.digest())?.digest, computeDigest(Buffer.from("abc")));
 });

@@ -1,13 +1,13 @@
 /**
- * Threads that hash and write uploads, so that the main one only receives: on two cores a fast push takes both of them
- * instead of one and a half, and whoever asks for something else meanwhile is not kept waiting by hashing. An upload
- * stays with its thread, which holds the digest of what came so far. Threads start when they are needed and end when
- * nobody has pushed for a while; digests that end with them are found again by reading the file.
+ * Threads that hash and write uploads, so that the main thread only receives: on two cores a fast push uses both of them,
+ * and other requests do not wait for hashing. An upload stays with its thread, which holds the running digest. Threads
+ * start on demand and end when no upload used them for a while; a digest that ends with its thread is computed again by
+ * reading the file.
  */
 import { availableParallelism } from "node:os";
 import { AnsweringThread, type Unnumbered } from "@cocoon/core";
 import type { Digest, DigestAlgorithm } from "../names.ts";
-import type { Answer, Order } from "./thread-protocol.ts";
+import type { Answer, HashedContent, Order } from "./thread-protocol.ts";
 
 export interface UploadThreadsOptions {
   /** Default: one per core, at most four. */
@@ -16,164 +16,159 @@ export interface UploadThreadsOptions {
   readonly idleMs?: number;
 }
 
-/** What is wanted of the thread of one upload. */
+/** The thread of one upload. */
 export interface ThreadedWriter {
   readonly algorithm: DigestAlgorithm | undefined;
-  /** The thread is gone, and the digest with it. */
+  /** The thread has ended, and the running digest with it. */
   readonly isLost: boolean;
-  /** Until this is disposed of the thread stays, however long nothing comes. */
+  /** Keeps the thread until disposed, however long no data arrives. */
   hold(): Disposable;
-  /**
-   * Takes the pieces away from the caller; those of shared memory come back with the answer. Orders are carried out one
-   * after the other; after a failure none is.
-   */
+  /** Takes ownership of the pieces. Writes run one after the other; after a failure none runs. */
   write(
     file: number,
     at: { readonly position: number; readonly pieces: readonly Uint8Array[] },
-  ): Promise<Written>;
-  /** Of everything written so far; undefined when nobody knows. Asked once, at the end. */
-  digest(): Promise<Digest | undefined>;
-  /** Nobody will ask for the digest. */
+  ): Promise<WriteResult>;
+  /** Digest of everything written so far; undefined when it is not known. May be called once, at the end. */
+  digest(): Promise<KnownDigest | undefined>;
+  /** The digest will not be needed. */
   forget(): void;
 }
 
-interface Written {
+interface KnownDigest {
+  readonly digest: Digest;
+  /** How many bytes it covers. */
+  readonly sizeBytes: number;
+}
+
+interface WriteResult {
   readonly writtenBytes: number;
   readonly failure: Error | undefined;
 }
 
 interface Thread {
-  readonly asked: AnsweringThread<Order, Answer>;
+  readonly worker: AnsweringThread<Order, Answer>;
   uploads: number;
 }
 
-const mostThreads = 4;
+const maxThreads = 4;
 const defaultIdleMs = 30_000;
 
 export class UploadThreads implements AsyncDisposable {
-  readonly #most: number;
+  readonly #maxThreads: number;
   readonly #idleMs: number;
   readonly #threads: Thread[] = [];
-  #idle: NodeJS.Timeout | undefined;
+  #idleTimer: NodeJS.Timeout | undefined;
   #holds = 0;
-  #number = 0;
+  #lastUpload = 0;
 
   constructor({ threads, idleMs = defaultIdleMs }: UploadThreadsOptions = {}) {
-    this.#most = threads ?? Math.min(availableParallelism(), mostThreads);
+    this.#maxThreads = threads ?? Math.min(availableParallelism(), maxThreads);
     this.#idleMs = idleMs;
   }
 
-  /** Threads that there are now. */
   get alive(): number {
     return this.#threads.length;
   }
 
-  /** For one upload; without an algorithm nothing is hashed. */
+  /** A writer for one upload; without an algorithm nothing is hashed. */
   open(algorithm: DigestAlgorithm | undefined): ThreadedWriter {
-    const thread = this.#leastUsed();
-    const upload = (this.#number += 1);
+    const thread = this.#pickThread();
+    const upload = (this.#lastUpload += 1);
     thread.uploads += 1;
     let isOver = false;
-    /** The digest in hex, to whoever ends it first; undefined when the thread is lost. */
-    const end = async (): Promise<string | undefined> => {
+    /** Only the first call gets the digest; undefined when the thread is lost. */
+    const end = async (): Promise<HashedContent | undefined> => {
       if (isOver) return undefined;
       isOver = true;
       thread.uploads -= 1;
-      const answer = await this.#ask(thread, { kind: "end", upload }).catch(() => undefined);
-      return answer?.digest;
+      const answer = await this.#send(thread, { kind: "end", upload }).catch(() => undefined);
+      return answer?.hashed;
     };
     return {
       algorithm,
       get isLost() {
-        return thread.asked.isGone;
+        return thread.worker.isGone;
       },
       hold: () => this.#hold(),
       write: async (file, { position, pieces }) => {
-        const owned = pieces.map(ownMemory);
+        const owned = pieces.map(takeMemory);
         const order = { kind: "write", upload, file, position, pieces: owned, algorithm } as const;
-        const { writtenBytes, failure } = await this.#ask(
-          thread,
-          order,
-          owned.map(({ buffer }) => buffer).filter((memory) => memory instanceof ArrayBuffer),
-        );
+        const { writtenBytes, failure } = await this.#send(thread, order, owned);
         return { writtenBytes, failure: failure && Object.assign(new Error(failure.message), failure) };
       },
       digest: async () => {
-        const digest = await end();
-        return digest === undefined || algorithm === undefined
-          ? undefined
-          : (`${algorithm}:${digest}` as Digest);
+        const hashed = await end();
+        return hashed && algorithm
+          ? { digest: `${algorithm}:${hashed.hex}` as Digest, sizeBytes: hashed.sizeBytes }
+          : undefined;
       },
       forget: () => void end(),
     };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    clearTimeout(this.#idle);
+    clearTimeout(this.#idleTimer);
     await this.#endAll();
   }
 
   #hold(): Disposable {
     this.#holds += 1;
-    clearTimeout(this.#idle);
+    clearTimeout(this.#idleTimer);
     return {
       [Symbol.dispose]: () => {
         this.#holds -= 1;
-        this.#endLater();
+        this.#endWhenIdle();
       },
     };
   }
 
-  #leastUsed(): Thread {
-    const idlest = this.#threads.toSorted((a, b) => a.uploads - b.uploads)[0];
-    if (idlest && (idlest.uploads === 0 || this.#threads.length >= this.#most)) return idlest;
+  #pickThread(): Thread {
+    const leastUsed = this.#threads.toSorted((a, b) => a.uploads - b.uploads)[0];
+    if (leastUsed && (leastUsed.uploads === 0 || this.#threads.length >= this.#maxThreads)) return leastUsed;
     return this.#start();
   }
 
   #start(): Thread {
-    const asked = new AnsweringThread<Order, Answer>(new URL("./upload-thread.ts", import.meta.url), {
+    const worker = new AnsweringThread<Order, Answer>(new URL("./upload-thread.ts", import.meta.url), {
       name: "uploads",
       onLost: () => {
         const at = this.#threads.indexOf(thread);
         if (at >= 0) this.#threads.splice(at, 1);
       },
     });
-    const thread: Thread = { asked, uploads: 0 };
+    const thread: Thread = { worker, uploads: 0 };
     this.#threads.push(thread);
     return thread;
   }
 
-  async #ask(
-    { asked }: Thread,
+  async #send(
+    { worker }: Thread,
     order: Unnumbered<Order>,
     transfer?: readonly ArrayBuffer[],
   ): Promise<Answer> {
-    clearTimeout(this.#idle);
+    clearTimeout(this.#idleTimer);
     try {
-      return await asked.ask(order, transfer);
+      return await worker.ask(order, transfer);
     } finally {
-      this.#endLater();
+      this.#endWhenIdle();
     }
   }
 
-  #endLater(): void {
-    if (this.#holds > 0 || this.#threads.every(({ asked }) => asked.isGone)) return;
-    if (this.#threads.some(({ asked }) => asked.waiting > 0)) return;
-    clearTimeout(this.#idle);
-    this.#idle = setTimeout(() => void this.#endAll(), this.#idleMs).unref();
+  #endWhenIdle(): void {
+    if (this.#holds > 0 || this.#threads.every(({ worker }) => worker.isGone)) return;
+    if (this.#threads.some(({ worker }) => worker.waiting > 0)) return;
+    clearTimeout(this.#idleTimer);
+    this.#idleTimer = setTimeout(() => void this.#endAll(), this.#idleMs).unref();
   }
 
   async #endAll(): Promise<void> {
-    await Promise.all(this.#threads.splice(0).map(({ asked }) => asked.end()));
+    await Promise.all(this.#threads.splice(0).map(({ worker }) => worker.end()));
   }
 }
 
-/**
- * Memory that is this piece's alone, or that threads share, goes to the thread as it is; of what is one block with other
- * pieces, as small ones are, a copy does.
- */
-function ownMemory(piece: Uint8Array): Uint8Array {
+/** A piece that owns its memory is transferred as it is; one that shares it with others, as small ones do, is copied. */
+function takeMemory(piece: Uint8Array): ArrayBuffer {
   const { buffer } = piece;
-  if (buffer instanceof SharedArrayBuffer) return piece;
-  return buffer.byteLength === piece.length ? new Uint8Array(buffer) : new Uint8Array(piece);
+  const owns = buffer instanceof ArrayBuffer && buffer.byteLength === piece.length;
+  return owns ? buffer : new Uint8Array(piece).buffer;
 }

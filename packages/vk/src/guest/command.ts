@@ -1,5 +1,5 @@
 /** A program in the guest, joined to the streams of exec. */
-import { isFault } from "@cocoon/core";
+import { isFault, type Abortable } from "@cocoon/core";
 import type { CommandIo } from "@cocoon/kubelet";
 import type { GuestProcess, VmRuntime } from "@cocoon/vm";
 import { execBySsh, type SshLogin } from "./ssh.ts";
@@ -26,6 +26,19 @@ export async function execInGuest(target: GuestCommand, io: CommandIo): Promise<
     throw error;
   }
   return join(program, io);
+}
+
+/** Runs a program through the agent, without input, and returns its exit code; its output is dropped. */
+export async function runToEnd(
+  runtime: VmRuntime,
+  { vmId, argv }: { readonly vmId: string; readonly argv: readonly string[] },
+  options: Abortable,
+): Promise<number> {
+  await using program = await runtime.exec(vmId, { argv }, options);
+  program.stdin.end();
+  program.stdout.resume();
+  program.stderr.resume();
+  return (await program.exited).code;
 }
 
 async function join(program: GuestProcess, io: CommandIo): Promise<number> {

@@ -1,6 +1,6 @@
 /**
  * When lines of a serial console were first seen. A console carries no times, so a line counts as of the moment at
- * which somebody here first had it in hand: exact for what is followed, the time of the first look for older lines.
+ * which this process first had it in hand: exact for what is followed, the time of the first look for older lines.
  * Nothing that may be newer than asked for is left out.
  */
 import { Transform } from "node:stream";
@@ -31,14 +31,14 @@ export class ConsoleTimes {
   }
 }
 
-export interface LineWishes {
+export interface LineSelection {
   readonly since: Date | undefined;
   readonly timestamps: boolean;
 }
 
 /** The lines that were first seen at `since` or later, each with its time where that is asked for. */
-export function selectLines(content: Buffer, marks: readonly Mark[], wishes: LineWishes): Buffer {
-  const { since, timestamps } = wishes;
+export function selectLines(content: Buffer, marks: readonly Mark[], selection: LineSelection): Buffer {
+  const { since, timestamps } = selection;
   if (!since && !timestamps) return content;
   let mark = 0;
   const chosen = [...lines(content)].flatMap(({ line, end }) => {

@@ -1,10 +1,12 @@
 /** `kubectl logs`: the guest's journal where it has one, else what the serial console showed. */
-import { PassThrough, Readable } from "node:stream";
+import { PassThrough, Readable, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { isFault, messageOf, type Logger } from "@cocoon/core";
+import { isFault, getErrorMessage, type FaultCode, type Logger } from "@cocoon/core";
 import type { LogOptions } from "@cocoon/kubelet";
 import type { VmRuntime } from "@cocoon/vm";
+import { runToEnd } from "./command.ts";
 import { selectLines, stampingLines, type ConsoleTimes } from "./console-times.ts";
+import { execBySsh, type SshLogin } from "./ssh.ts";
 
 export interface LogTarget {
   readonly runtime: VmRuntime;
@@ -12,10 +14,12 @@ export interface LogTarget {
   /** The console even where there is a journal. */
   readonly console: boolean;
   readonly times: ConsoleTimes;
+  /** For guests without agent. */
+  readonly ssh: SshLogin;
   readonly log: Logger;
 }
 
-/** Lines of the journal when nobody says how many: all of it could be months. */
+/** Lines of the journal when no number is given: all of it could be months. */
 const defaultTail = 200;
 
 export async function guestLogs(target: LogTarget, options: LogOptions): Promise<Readable> {
@@ -36,11 +40,12 @@ export function journalCommand(options: LogOptions): readonly string[] {
   ];
 }
 
-/** Undefined when there is no agent, or no journal. */
-async function openJournal({ runtime, vmId }: LogTarget, options: LogOptions): Promise<Readable | undefined> {
+/** Undefined when the guest has no journal, or can be reached neither by its agent nor by SSH. */
+async function openJournal(target: LogTarget, options: LogOptions): Promise<Readable | undefined> {
+  const { runtime, vmId, log } = target;
   if (options.previous) return undefined;
   try {
-    if (!(await hasJournal(runtime, vmId, options.signal))) return undefined;
+    if ((await runToEnd(runtime, { vmId, argv: journalCheck }, options)) !== 0) return undefined;
     const program = await runtime.exec(vmId, { argv: journalCommand(options) }, options);
     program.stdin.end();
     program.stderr.resume();
@@ -50,23 +55,42 @@ async function openJournal({ runtime, vmId }: LogTarget, options: LogOptions): P
     program.stdout.once("close", end);
     return program.stdout;
   } catch (error) {
-    const none = (["notSupported", "timeout", "notFound"] as const).some((code) => isFault(error, code));
-    if (none) return undefined;
-    throw error;
+    if (!isFault(error) || !unreachable.has(error.code)) throw error;
+  }
+  try {
+    return await openSshJournal(target, options);
+  } catch (error) {
+    options.signal.throwIfAborted();
+    log.debug({ vm: vmId, error: getErrorMessage(error) }, "no journal by SSH");
+    return undefined;
   }
 }
 
-async function hasJournal(runtime: VmRuntime, vmId: string, signal: AbortSignal): Promise<boolean> {
-  const argv = [
-    "sh",
-    "-c",
-    'command -v journalctl >/dev/null && test -n "$(journalctl -n 1 -q --no-pager 2>/dev/null)"',
-  ];
-  await using program = await runtime.exec(vmId, { argv }, { signal });
-  program.stdin.end();
-  program.stdout.resume();
-  program.stderr.resume();
-  return (await program.exited).code === 0;
+const unreachable: ReadonlySet<FaultCode> = new Set(["notSupported", "timeout", "notFound"]);
+
+const journalCheck = [
+  "sh",
+  "-c",
+  'command -v journalctl >/dev/null && test -n "$(journalctl -n 1 -q --no-pager 2>/dev/null)"',
+];
+
+async function openSshJournal(
+  { runtime, vmId, ssh, log }: LogTarget,
+  options: LogOptions,
+): Promise<Readable | undefined> {
+  if (!ssh.password && !ssh.privateKey) return undefined;
+  const { signal } = options;
+  const run = (command: readonly string[], stdout?: Writable) => {
+    const io = { stdin: undefined, stdout, stderr: undefined, resize: undefined, tty: false, signal };
+    return execBySsh({ runtime, vmId, ssh, command, env: {} }, io);
+  };
+  if ((await run(journalCheck)) !== 0) return undefined;
+  const output = new PassThrough();
+  const ended = run(journalCommand(options), output);
+  ended
+    .catch((error: unknown) => log.debug({ vm: vmId, error: getErrorMessage(error) }, "journal ended"))
+    .finally(() => output.end());
+  return output;
 }
 
 async function consoleLogs({ runtime, vmId, times, log }: LogTarget, options: LogOptions): Promise<Readable> {
@@ -83,7 +107,9 @@ async function consoleLogs({ runtime, vmId, times, log }: LogTarget, options: Lo
   const followed = timestamps
     ? pipeline(live, stampingLines(), output, { signal })
     : pipeline(live, output, { signal });
-  followed.catch((error: unknown) => log.debug({ vm: vmId, error: messageOf(error) }, "console log ended"));
+  followed.catch((error: unknown) =>
+    log.debug({ vm: vmId, error: getErrorMessage(error) }, "console log ended"),
+  );
   return output;
 }
 

@@ -8,7 +8,7 @@ import type { VmRuntime } from "@cocoon/vm";
 import ssh2, { type Connection } from "ssh2";
 import { execBySsh } from "./ssh.ts";
 
-const { private: privateKey } = ssh2.utils.generateKeyPairSync("ed25519");
+const { private: privateKey } = ssh2.utils.generateKeyPairSync("ecdsa", { bits: 256 });
 
 interface Seen {
   command: string;

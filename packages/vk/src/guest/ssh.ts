@@ -1,5 +1,5 @@
 /** Commands in guests without agent, by SSH over a connection that the runtime dials. Keys first, password if set. */
-import { Fault, messageOf } from "@cocoon/core";
+import { Fault, getErrorMessage } from "@cocoon/core";
 import type { CommandIo } from "@cocoon/kubelet";
 import type { Client, ClientChannel, ConnectConfig } from "ssh2";
 import type { GuestCommand } from "./command.ts";
@@ -23,7 +23,7 @@ export async function execBySsh(target: GuestCommand, io: CommandIo): Promise<nu
       "the guest has no agent, and no SSH login is configured; set VK_SSH_KEY or VK_SSH_PASSWORD",
     );
   const sock = await runtime.dial(vmId, sshPort, { signal: io.signal });
-  // Loaded when it is needed: most nodes run for days before anybody comes by SSH.
+  // Loaded when it is needed: most nodes never use SSH.
   const ssh2 = await import("ssh2");
   const client = new ssh2.default.Client();
   const hangUp = () => client.end();
@@ -48,7 +48,7 @@ function connect(client: Client, config: ConnectConfig): Promise<void> {
   return new Promise((resolve, reject) => {
     client.once("ready", resolve);
     client.on("error", (error) =>
-      reject(new Fault("unavailable", `ssh to the guest: ${messageOf(error)}`, { cause: error })),
+      reject(new Fault("unavailable", `ssh to the guest: ${getErrorMessage(error)}`, { cause: error })),
     );
     client.once("close", () => reject(new Fault("unavailable", "ssh to the guest: connection closed")));
     client.connect(config);
@@ -58,12 +58,27 @@ function connect(client: Client, config: ConnectConfig): Promise<void> {
 async function runOver(client: Client, { command, env }: GuestCommand, io: CommandIo): Promise<number> {
   const assignments = Object.entries(env).map(([name, value]) => `${name}=${value}`);
   const line = shellWords(assignments.length > 0 ? ["env", ...assignments, ...command] : command);
-  const channel = await new Promise<ClientChannel>((resolve, reject) => {
-    client.exec(line, io.tty ? { pty: { term: "xterm", rows: 24, cols: 80 } } : {}, (error, opened) =>
-      error ? reject(error) : resolve(opened),
-    );
+  const pty = io.tty ? { pty: { term: "xterm", rows: 24, cols: 80 } } : {};
+  const { channel, exited } = await new Promise<Opened>((resolve, reject) => {
+    client.exec(line, pty, (error, opened) => {
+      if (error) return reject(error);
+      // Here and now: a short command ends within the same packet.
+      resolve({ channel: opened, exited: awaitExit(opened) });
+    });
   });
-  const exited = new Promise<number>((resolve, reject) => {
+  feed(io.stdin, channel);
+  void followSize(channel, io);
+  const [code] = await Promise.all([exited, drain(channel, io.stdout), drain(channel.stderr, io.stderr)]);
+  return code;
+}
+
+interface Opened {
+  readonly channel: ClientChannel;
+  readonly exited: Promise<number>;
+}
+
+function awaitExit(channel: ClientChannel): Promise<number> {
+  return new Promise((resolve, reject) => {
     let code: number | undefined;
     channel.once("exit", (status: number | null, signalName?: string) => {
       code = status ?? 128 + (signalNumbers[signalName?.replace(/^SIG/, "") ?? ""] ?? 1);
@@ -74,10 +89,6 @@ async function runOver(client: Client, { command, env }: GuestCommand, io: Comma
         : resolve(code),
     );
   });
-  feed(io.stdin, channel);
-  void followSize(channel, io);
-  const [code] = await Promise.all([exited, drain(channel, io.stdout), drain(channel.stderr, io.stderr)]);
-  return code;
 }
 
 const signalNumbers: Readonly<Record<string, number>> = {

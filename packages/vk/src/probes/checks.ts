@@ -1,5 +1,5 @@
 /** One readiness check of a machine. Which one is used follows from the pod and from how the guest can be reached. */
-import { messageOf, withDeadline, type Abortable } from "@cocoon/core";
+import { getErrorMessage, withDeadline, type Abortable } from "@cocoon/core";
 import type { Vm, VmAddress, VmRuntime } from "@cocoon/vm";
 
 export interface CheckResult {
@@ -63,7 +63,7 @@ async function checkTcp(
     connection.destroy();
     return { ok: true, message: "tcp ok" };
   } catch (error) {
-    return { ok: false, message: `tcp probe ${port}: ${messageOf(error)}` };
+    return { ok: false, message: `tcp probe ${port}: ${getErrorMessage(error)}` };
   }
 }
 
@@ -81,7 +81,7 @@ async function checkSsh({ runtime, vm }: CheckTarget, options: Abortable): Promi
       connection.destroy();
     }
   } catch (error) {
-    return { ok: false, message: `ssh probe: ${messageOf(error)}` };
+    return { ok: false, message: `ssh probe: ${getErrorMessage(error)}` };
   }
 }
 

@@ -61,6 +61,6 @@ test("HTTP answers below 400 count, by number or name of the port", async () => 
   assert.equal(await ask("/bad", 8080), false);
   await assert.rejects(ask("/ok", "nothing"), /"nothing" is no port of container agent/);
   assert.deepEqual(dialled, [80, 8080]);
-  assert.equal(typeof livenessCheck({ runtime, vmId: "x", container }, { grpc: {} }), "string");
+  assert.equal(typeof livenessCheck({ runtime, vmId: "x", container }, { grpc: { port: 1 } }), "string");
   server.close();
 });

@@ -1,12 +1,13 @@
 /**
- * A container's own livenessProbe, asked through the guest. It begins once the machine has been ready: one that still
- * boots is not disturbed. Enough failures in a row press the reset button: same VM, same disk, counted as a restart.
+ * A container's own livenessProbe, checked through the guest. It starts once the machine has been ready. Enough failures in a row
+ * reset the VM in place, which counts as a restart.
  */
 import type { Duplex } from "node:stream";
 import { connect as tlsConnect } from "node:tls";
-import { Fault, messageOf, nodeHttp, sleep, withDeadline, type Abortable } from "@cocoon/core";
+import { Fault, getErrorMessage, nodeHttp, sleep, withDeadline, type Abortable } from "@cocoon/core";
 import type { Container, ContainerProbe } from "@cocoon/kubelet";
 import type { VmRuntime } from "@cocoon/vm";
+import { runToEnd } from "../guest/command.ts";
 import type { CheckResult } from "./checks.ts";
 
 export interface LivenessTarget {
@@ -21,7 +22,7 @@ export interface LivenessOptions extends Abortable {
   /** Enough failures in a row. The watch ends with it. */
   readonly onDead: (message: string) => Promise<void>;
   readonly onFailure: (message: string) => void;
-  /** Milliseconds that one of the pod's seconds has; tests are impatient. */
+  /** Milliseconds that one of the pod's seconds has; less in tests. */
   readonly secondMs?: number;
 }
 
@@ -54,7 +55,7 @@ async function attempt(check: LivenessOptions["check"], signal: AbortSignal): Pr
   try {
     return await Promise.race([check({ signal }), late]);
   } catch (error) {
-    return { ok: false, message: messageOf(error) };
+    return { ok: false, message: getErrorMessage(error) };
   }
 }
 
@@ -72,13 +73,9 @@ export function livenessCheck(
 async function checkCommand(
   { runtime, vmId }: LivenessTarget,
   argv: readonly string[],
-  { signal }: Abortable,
+  options: Abortable,
 ): Promise<CheckResult> {
-  await using program = await runtime.exec(vmId, { argv }, { signal });
-  program.stdin.end();
-  program.stdout.resume();
-  program.stderr.resume();
-  const { code } = await program.exited;
+  const code = await runToEnd(runtime, { vmId, argv }, options);
   return { ok: code === 0, message: `command ended with ${code}` };
 }
 

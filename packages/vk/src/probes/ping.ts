@@ -1,7 +1,7 @@
 /** ICMP by the `ping` program, which may open the socket that we may not. Few at a time. */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import { messageOf, type Logger } from "@cocoon/core";
+import { getErrorMessage, type Logger } from "@cocoon/core";
 import type { Ping } from "./checks.ts";
 
 const run = promisify(execFile);
@@ -13,7 +13,7 @@ export async function findPing(log: Logger): Promise<Ping | undefined> {
     await run("ping", ["-n", "-c", "1", "-W", "1", "127.0.0.1"], { timeout: 5_000 });
   } catch (error) {
     log.warn(
-      { error: messageOf(error) },
+      { error: getErrorMessage(error) },
       "ping does not work here (install iputils-ping); machines with a known address count as ready",
     );
     return undefined;
@@ -31,7 +31,7 @@ function limitedPing(): Ping {
       await run("ping", ["-n", "-c", "1", "-W", "2", "--", ip], { signal, timeout: 3_000 });
       return { ok: true, message: "ping ok" };
     } catch (error) {
-      return { ok: false, message: `ping failed: ${messageOf(error).split("\n", 1)[0]}` };
+      return { ok: false, message: `ping failed: ${getErrorMessage(error).split("\n", 1)[0]}` };
     } finally {
       running -= 1;
       waiting.shift()?.();

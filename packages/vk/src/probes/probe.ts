@@ -1,5 +1,5 @@
 /** Checks one machine again and again: quickly until it is ready, slowly afterwards. */
-import { messageOf, sleep, type Abortable } from "@cocoon/core";
+import { getErrorMessage, sleep, type Abortable } from "@cocoon/core";
 import type { CheckResult } from "./checks.ts";
 
 export interface ProbeTimes {
@@ -51,6 +51,6 @@ async function attempt(check: ProbeOptions["check"], signal: AbortSignal): Promi
   try {
     return await check({ signal });
   } catch (error) {
-    return { ok: false, message: messageOf(error) };
+    return { ok: false, message: getErrorMessage(error) };
   }
 }

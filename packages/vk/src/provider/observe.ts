@@ -1,57 +1,126 @@
-/** Looks at everything that the plan for one machine needs. Whatever cannot be asked stops the step. */
+/** Reads everything that the plan for one machine needs. A lookup that gets no answer stops the step. */
+import { latestTag } from "@cocoon/contract";
 import { isFault, type Abortable } from "@cocoon/core";
 import { nodes, type KubeClient } from "@cocoon/kube";
+import type { HibernatedSnapshot } from "@cocoon/machine";
 import type { Vm, VmRuntime } from "@cocoon/vm";
-import type { Machine } from "../machine.ts";
-import { findSnapshot, type Snapshots } from "../snapshots.ts";
-import { isLive, isSettledAsleep, type Seen, type SleepingSnapshot } from "./plan.ts";
+import { findLocalSnapshot, type NodeSnapshots } from "../node-snapshots.ts";
+import { readPodMachine, type PodMachine } from "../pod-machine.ts";
+import { getFound, isLive, type Desired, type Observed, type ObservedVm } from "./observed.ts";
+import { endsAsleep, isSettledAsleep } from "./machine-state.ts";
+import { findSandboxState } from "./sandbox-owner.ts";
+import type { TrackedMachine } from "./tracked-machine.ts";
+import { vmLabel } from "./vm-labels.ts";
 
 export interface Sources {
   readonly client: KubeClient;
   readonly runtime: VmRuntime;
   /** Undefined when no registry is configured. */
-  readonly snapshots: Snapshots | undefined;
+  readonly snapshots: NodeSnapshots | undefined;
   readonly node: string;
-  /** Whether a save can leave a VM standing still. */
-  readonly freezes: boolean;
-  /** The last copy that was made here of the machine in question. */
-  readonly saved: { id: string | undefined };
+  /** Whether a save can leave a VM paused. */
+  readonly canSavePaused: boolean;
 }
+
+export type Observation = Observed & { readonly record: Vm | undefined };
 
 export async function observeMachine(
   sources: Sources,
-  machine: Machine,
+  tracked: TrackedMachine,
   options: Abortable,
-): Promise<Seen & { readonly record: Vm | undefined }> {
-  const { runtime, snapshots, node } = sources;
+): Promise<Observation> {
+  const { runtime, snapshots, node, canSavePaused } = sources;
+  const machine = readPodMachine(tracked.writer.pod);
   const { vmName, managed } = machine.vm;
   const record = managed ? await findVm(runtime, vmName, options) : undefined;
-  const local = managed ? await findSnapshot(runtime, vmName, options) : undefined;
-  const asks = snapshots !== undefined && managed && !isKnown(machine, record);
-  const tag = asks ? await snapshots.sleeping(vmName, options) : "unasked";
-  const slept = tag !== undefined && tag !== "unasked" ? tag : undefined;
-  return {
+  const local = managed ? await findLocalSnapshot(runtime, vmName, options) : undefined;
+  const state = {
     machine,
+    desired: readDesired(tracked, machine),
+    ending: tracked.ending,
+    sandbox: tracked.ending ? await findSandboxState(sources.client, tracked.writer.pod, options) : "none",
+    snapshotsSettled: tracked.snapshotsSettled,
     node,
     record,
-    vm: record && { id: record.id, state: record.state },
+    vm: record && describeVm(record, machine),
     local: local && { id: local.id, vmId: local.vmId },
-    tag,
-    sealedDigest: slept && snapshots ? await snapshots.sealedDigest(vmName, options) : undefined,
-    fromNodeFenced: slept ? await isFromNodeFenced(sources, slept, options) : false,
     hasRegistry: snapshots !== undefined,
-    freezes: sources.freezes,
-    savedNow: sources.saved.id,
+    canSavePaused,
+    savedNow: tracked.saved.id,
+    starts: tracked.starts,
+    probe: tracked.describeProbe(record),
+    wakeFinished: record !== undefined && tracked.finished === record.id,
+    reported: record !== undefined && tracked.reported === record.id,
+  };
+  const found = snapshots && managed ? await lookUp(snapshots, state, options) : notLookedUp;
+  return { ...state, ...found, fencedNodes: await findFenced(sources, getFound(found.hibernated), options) };
+}
+
+type Lookups = Pick<Observed, "hibernated" | "stale" | "latestSnapshotId">;
+
+const notLookedUp: Lookups = { hibernated: "unknown", stale: "unknown", latestSnapshotId: undefined };
+
+async function lookUp(snapshots: NodeSnapshots, state: State, options: Abortable): Promise<Lookups> {
+  const { inRegistry } = snapshots;
+  const { vmName } = state.machine.vm;
+  const ends = state.desired === "gone" && !endsAsleep(state);
+  const latest = ends && state.local ? await inRegistry.find(vmName, latestTag, options) : undefined;
+  return {
+    hibernated: needsHibernated(state) ? await inRegistry.findHibernated(vmName, options) : "unknown",
+    stale: needsStale(state) ? await lookUpStale(snapshots, state, options) : "unknown",
+    latestSnapshotId: latest?.snapshotId,
   };
 }
 
-/**
- * A machine that lives, or whose sleep was published, is settled without the registry: no call in steady state. One whose
- * sleep was recorded and whose VM died before it was removed has its memory there.
- */
-function isKnown(machine: Machine, record: Vm | undefined): boolean {
-  if (!record) return isSettledAsleep(machine);
-  return !machine.sleep && (isLive(record) || machine.recordedDigest === "");
+function readDesired({ ending }: TrackedMachine, machine: PodMachine): Desired {
+  if (ending) return "gone";
+  return machine.hibernate ? "asleep" : "running";
+}
+
+/** A label is written with the VM itself. Engines without labels have the pod's word, for the VM that it names. */
+function describeVm(vm: Vm, machine: PodMachine): ObservedVm {
+  const { labels } = vm.config;
+  const recorded = machine.runtime.vmId === vm.id ? machine.restoredDigest : "";
+  return {
+    id: vm.id,
+    state: vm.state,
+    restoredFrom: labels[vmLabel.restoredFrom] ?? recorded,
+    namespace: labels[vmLabel.pod]?.split("/")[0] ?? "",
+    loading: vm.loading !== undefined,
+  };
+}
+
+type State = Omit<Observed, "hibernated" | "fencedNodes" | "stale" | "latestSnapshotId">;
+
+/** A machine that runs, or whose hibernation was published, is settled without the registry: no call in steady state. */
+function needsHibernated(state: State): boolean {
+  const { desired, machine, vm } = state;
+  if (desired === "gone" && !endsAsleep(state)) return !vm && machine.recordedDigest !== "";
+  if (desired !== "running") return vm !== undefined || !isSettledAsleep({ ...machine, hibernate: true });
+  // One that was recorded and whose VM died before it was removed has its memory in the registry.
+  return !vm || (!isLive(vm) && machine.recordedDigest !== "");
+}
+
+/** Once after the machine became ready, and at its deletion. */
+function needsStale(state: State): boolean {
+  const { desired, vm, probe, wakeFinished } = state;
+  if (desired === "gone") return vm !== undefined && !endsAsleep(state);
+  const ready = probe.running && probe.published && probe.result?.ok === true;
+  return desired === "running" && vm?.state === "running" && !vm.loading && ready && !wakeFinished;
+}
+
+async function lookUpStale(
+  { inRegistry }: NodeSnapshots,
+  { machine, desired }: State,
+  options: Abortable,
+): Promise<Observed["stale"]> {
+  try {
+    return await inRegistry.findHibernatedOrigin(machine.vm.vmName, options);
+  } catch (error) {
+    // A deletion fails and is retried; a machine that is ready stays ready.
+    if (desired === "gone" || options.signal.aborted || !isFault(error)) throw error;
+    return "unavailable";
+  }
 }
 
 /** By exact name. */
@@ -69,15 +138,25 @@ export async function findVm(
   }
 }
 
-/** Its Node object is gone, or somebody vouches with the out-of-service taint that nothing runs there. */
-async function isFromNodeFenced(
+/** Nodes that hibernated or claimed the snapshot and can no longer run anything. */
+async function findFenced(
   { client, node }: Sources,
-  { fromNode }: SleepingSnapshot,
-  { signal }: Abortable,
-): Promise<boolean> {
-  if (fromNode === "" || fromNode === node) return false;
+  snapshot: HibernatedSnapshot | undefined,
+  options: Abortable,
+): Promise<readonly string[]> {
+  if (!snapshot) return [];
+  const others = new Set(
+    [snapshot.fromNode, ...snapshot.claims].filter((each) => each !== "" && each !== node),
+  );
+  const fenced: string[] = [];
+  for (const other of others) if (await isFenced(client, other, options)) fenced.push(other);
+  return fenced;
+}
+
+/** The Node object is gone, or has the out-of-service taint: an administrator vouches that nothing runs there. */
+async function isFenced(client: KubeClient, name: string, { signal }: Abortable): Promise<boolean> {
   try {
-    const found = await client.get(nodes, { name: fromNode }, { signal });
+    const found = await client.get(nodes, { name }, { signal });
     return found.spec?.taints?.some((taint) => taint.key === "node.kubernetes.io/out-of-service") ?? false;
   } catch (error) {
     if (isFault(error, "notFound")) return true;

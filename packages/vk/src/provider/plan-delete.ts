@@ -1,68 +1,67 @@
 /**
- * What to do next with a machine whose pod goes away. A deletion that somebody asked for ends the machine, after a
- * snapshot `latest` where the policy wants one; a disruption, or a pod that was to sleep anyway, ends asleep.
- * The VM goes only when what must be kept of it was read back from the registry.
+ * The end of a machine whose pod is gone or terminating. A requested deletion ends the machine, after a snapshot `latest`
+ * where the policy asks for one; a disruption, a pod that was to hibernate anyway, and a pod whose Sandbox lives on end asleep. The VM is removed only
+ * when what must be kept of it was read back from the registry. Pure.
  */
-import type { Pod } from "@cocoon/kubelet";
-import { planSave, planSleep, type Seen, type SleepingSnapshot, type Step } from "./plan.ts";
+import { diedAfterPush, endsAsleep } from "./machine-state.ts";
+import { getFound, isLive, isOrigin, type Observed, type ObservedVm } from "./observed.ts";
+import { planAsleep, planSave } from "./plan-hibernate.ts";
+import { settled, type Step } from "./step.ts";
 
-export interface SeenDeletion extends Seen {
-  readonly disrupted: boolean;
-  /** Id of the snapshot that tag `latest` names; undefined when there is none, or nobody needs to know. */
-  readonly latestSnapshotId: string | undefined;
-  /** What tag `hibernate` names although the machine is awake. */
-  readonly stale: SleepingSnapshot | undefined;
+export function planGone(observed: Observed): Step {
+  if (endsAsleep(observed)) return planEndAsleep(observed);
+  return observed.vm ? planEnd(observed, observed.vm) : planRest(observed);
 }
 
-export type DeletionStep =
-  | Step
-  | { readonly kind: "pushLatest" }
-  | { readonly kind: "dropTag"; readonly digest: string };
-
-/** Eviction, taint manager, preemption and pod garbage collection say so before they delete. */
-export function isDisrupted(pod: Pod): boolean {
-  return (
-    pod.status?.conditions?.some(({ type, status }) => type === "DisruptionTarget" && status === "True") ??
-    false
-  );
-}
-
-/**
- * A snapshot that this machine came from, or that this node made of it. What another node pushed meanwhile under the
- * same name belongs to the copy that lives there.
- */
-export function isOurs(snapshot: SleepingSnapshot, recordedDigest: string, node: string): boolean {
-  return snapshot.digest === recordedDigest || snapshot.fromNode === node || snapshot.fromNode === "";
-}
-
-/** Whether the machine is to sleep instead of to end. */
-function endsAsleep({ disrupted, machine }: SeenDeletion): boolean {
-  return disrupted || machine.sleep;
-}
-
-export function planDeletion(seen: SeenDeletion): DeletionStep {
-  const { machine, vm, local } = seen;
-  if (!machine.vm.managed) return { kind: "settled" };
-  if (endsAsleep(seen)) return planEndAsleep(seen);
-  if (!vm) return local && !machine.keepSnapshot ? { kind: "dropLocal" } : { kind: "settled" };
-  if (machine.snapshotOnDelete && seen.hasRegistry) {
-    const saving = planSave(seen, vm);
+function planEnd(observed: Observed, vm: ObservedVm): Step {
+  const { machine, local, stale } = observed;
+  const keeps = wantsSnapshot(observed);
+  if (keeps) {
+    const saving = canSaveAsIs(observed, vm) ? planSaveDisks(observed, vm) : planSave(observed, vm);
     if (saving) return saving;
-    if (seen.latestSnapshotId !== local?.id) return { kind: "pushLatest" };
+    if (observed.latestSnapshotId !== local?.id) return { kind: "pushLatest" };
   }
-  // The machine went on from there; whoever comes next must not find the old state.
-  const { stale } = seen;
-  if (stale && machine.lifecycle.state === "ready" && isOurs(stale, machine.recordedDigest, seen.node))
-    return { kind: "dropTag", digest: stale.digest };
+  // The machine continued from there: its next pod must not find the old state under its name.
+  if (stale === "unavailable") return { kind: "wait", why: "the registry does not answer" };
+  if (stale && stale !== "unknown" && machine.lifecycle.state === "ready") {
+    const { digest } = stale;
+    // No newer snapshot exists where none is kept: it is the last copy, so it is renamed.
+    if (isOrigin(vm, stale)) return { kind: keeps ? "dropTag" : "releaseTag", digest };
+    if (!observed.reported) return { kind: "reportSnapshot", digest };
+  }
   return { kind: "remove", vmId: vm.id };
 }
 
-function planEndAsleep(seen: SeenDeletion): DeletionStep {
-  const { vm, tag, machine, local } = seen;
-  const nothingToKeep = !vm && (tag === undefined || tag === "unasked");
-  if (nothingToKeep) return { kind: "settled" };
-  const step = planSleep({ ...seen, machine: { ...machine, sleep: true } });
-  // What cannot sleep is kept: nobody asked for its end.
-  if (step.kind !== "settled" && (vm || step.kind !== "refuse")) return step;
-  return !vm && local && !machine.keepSnapshot ? { kind: "dropLocal" } : { kind: "settled" };
+/** A VM that does not run is not booted for its last snapshot: one that cannot boot would keep its pod for ever. */
+function canSaveAsIs(observed: Observed, vm: ObservedVm): boolean {
+  return !isLive(vm) && observed.canSavePaused && !diedAfterPush(observed, vm);
+}
+
+function planSaveDisks({ local, savedNow }: Observed, vm: ObservedVm): Step | undefined {
+  if (local && local.id !== savedNow) return { kind: "dropLocal" };
+  return local ? undefined : { kind: "save", vmId: vm.id, disksOnly: true };
+}
+
+function wantsSnapshot({ machine, hasRegistry, ending }: Observed): boolean {
+  return hasRegistry && (machine.snapshotOnDelete || ending === "forceDeleted");
+}
+
+/** The VM is gone: a claim that was not used is given back, and nothing stays on the node. */
+function planRest({ machine, local, hibernated, node, sandbox, ...observed }: Observed): Step {
+  // No later pod can wake it: no other machine ever has this name.
+  if (sandbox === "ended" && observed.hasRegistry && !observed.snapshotsSettled)
+    return { kind: "settleSnapshots" };
+  const claimed = getFound(hibernated);
+  if (claimed?.claims.includes(node)) return { kind: "seal", digest: claimed.digest };
+  return local && !machine.keepSnapshot ? { kind: "dropLocal" } : settled;
+}
+
+function planEndAsleep(observed: Observed): Step {
+  const { vm, hibernated, machine } = observed;
+  if (!vm && !getFound(hibernated)) return planRest(observed);
+  const step = planAsleep({ ...observed, machine: { ...machine, hibernate: true } });
+  // What cannot hibernate is kept: its end was not requested.
+  const done = step.kind === "showAsleep" || step.kind === "settled";
+  if (!done && (vm || step.kind !== "refuse")) return step;
+  return vm ? settled : planRest(observed);
 }

@@ -1,281 +1,191 @@
+/** Plans towards a running machine. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { planDeletion, type SeenDeletion } from "./plan-delete.ts";
-import { planMachine, type Seen, type SleepingSnapshot } from "./plan.ts";
-import { machine, seen } from "../testing/plan-fixtures.ts";
+import {
+  copy,
+  lifecycle,
+  machine,
+  observed,
+  paused,
+  ready,
+  running,
+  snapshot,
+  stopped,
+} from "../testing/plan-fixtures.ts";
+import type { Observed } from "./observed.ts";
+import { planMachine } from "./plan.ts";
 
-const tag: SleepingSnapshot = { digest: "sha256:d1", snapshotId: "S1", fromNode: "here", baseImage: "" };
-const running = { id: "VM1", state: "running" as const };
-const paused = { id: "VM1", state: "paused" as const };
-const stopped = { id: "VM1", state: "stopped" as const };
-const copy = { id: "S1", vmId: "VM1" };
-const hibernating = { state: "hibernating" as const, observedGeneration: 1, message: "" };
-const hibernated = { ...hibernating, state: "hibernated" as const };
-const creating = { ...hibernating, state: "creating" as const };
-const ready = { ...hibernating, state: "ready" as const };
-const failed = { ...hibernating, state: "failed" as const };
+const creating = lifecycle("creating");
+const elsewhere = { ...snapshot, fromNode: "there" };
+const claimed = { ...snapshot, claims: ["here"] };
+const recorded = { lifecycle: creating, recordedDigest: snapshot.digest };
+const isReady = {
+  machine: machine({ lifecycle: lifecycle("ready"), vmId: "VM1" }),
+  vm: running,
+  probe: ready,
+};
 
-const bringUp: readonly (readonly [string, Seen, string])[] = [
-  ["nothing was said yet: it is made at once", seen({ machine: machine({ mode: "run" }) }), "run"],
-  ["it failed: the new attempt is said first", seen({ machine: machine({ lifecycle: failed }) }), "announce"],
-  ["it is there, and nothing was said of it", seen({ vm: running, machine: machine({}) }), "settled"],
-  ["mode run", seen({ machine: machine({ lifecycle: creating, mode: "run" }) }), "run"],
-  ["mode clone", seen({ machine: machine({ lifecycle: creating, mode: "clone" }) }), "clone"],
-  ["no mode", seen({ machine: machine({ lifecycle: creating, mode: "" }) }), "decideMode"],
+const loadingVm = { ...running, restoredFrom: snapshot.digest, loading: true };
+const loadingMachine = machine({ lifecycle: lifecycle("ready"), vmId: "VM1", loading: true });
+
+const fresh: readonly (readonly [string, Observed, string])[] = [
+  ["a new machine is made at once", observed({}), "run"],
   [
-    "fork beats run",
-    seen({ machine: machine({ lifecycle: creating, mode: "run" }, { forkFrom: "vk-a-0" }) }),
-    "fork",
+    "after a failure the attempt is announced",
+    observed({ machine: machine({ lifecycle: lifecycle("failed") }) }),
+    "announce",
   ],
+  ["mode clone", observed({ machine: machine({ lifecycle: creating, mode: "clone" }) }), "clone"],
+  ["no mode", observed({ machine: machine({ lifecycle: creating, mode: "" }) }), "decideMode"],
+  ["fork-from wins over run", observed({ machine: machine({}, { forkFrom: "vk-lab-a" }) }), "fork"],
+  ["a directory", observed({ machine: machine({ cloneFromDir: "/d", mode: "clone" }) }), "cloneFromDir"],
+  ["a directory and mode run", observed({ machine: machine({ cloneFromDir: "/d" }) }), "refuse"],
+  ["static", observed({ machine: machine({ vmId: "x", ip: "10.0.0.1" }, { managed: false }) }), "showStatic"],
+  ["static without address", observed({ machine: machine({ vmId: "x" }, { managed: false }) }), "refuse"],
+];
+
+const wakes: readonly (readonly [string, Observed, string])[] = [
   [
-    "a directory",
-    seen({ machine: machine({ lifecycle: creating, cloneFromDir: "/d", mode: "clone" }) }),
-    "cloneFromDir",
+    "the digest is recorded first",
+    observed({ hibernated: snapshot, machine: machine({ lifecycle: creating }) }),
+    "record",
   ],
+  ["then the snapshot is claimed", observed({ hibernated: snapshot, machine: machine(recorded) }), "claim"],
+  ["then restored", observed({ hibernated: claimed, machine: machine(recorded) }), "restore"],
   [
-    "a directory and run",
-    seen({ machine: machine({ lifecycle: creating, cloneFromDir: "/d", mode: "run" }) }),
+    "another image",
+    observed({ hibernated: { ...snapshot, baseImage: "a" }, machine: machine({}, { image: "b" }) }),
     "refuse",
   ],
+  ["hibernated elsewhere, VM not proven gone", observed({ hibernated: elsewhere }), "refuse"],
+  ["hibernated elsewhere, sealed", observed({ hibernated: { ...elsewhere, sealed: true } }), "record"],
+  ["hibernated elsewhere, fenced", observed({ hibernated: elsewhere, fencedNodes: ["there"] }), "record"],
   [
-    "a running VM beats everything",
-    seen({ vm: running, tag, machine: machine({ lifecycle: ready }, { forkFrom: "x" }) }),
-    "settled",
-  ],
-  [
-    "a sleeping machine beats booting",
-    seen({ tag, machine: machine({ lifecycle: creating, recordedDigest: tag.digest }) }),
-    "restore",
-  ],
-  ["its digest is recorded first", seen({ tag, machine: machine({ lifecycle: creating }) }), "record"],
-  [
-    "made from another image",
-    seen({ tag: { ...tag, baseImage: "other" }, machine: machine({}, { image: "this" }) }),
-    "refuse",
-  ],
-  ["asleep elsewhere, not proven gone", seen({ tag: { ...tag, fromNode: "there" } }), "refuse"],
-  [
-    "asleep elsewhere, sealed",
-    seen({ tag: { ...tag, fromNode: "there" }, sealedDigest: tag.digest }),
+    "hibernated elsewhere, marked by the operator",
+    observed({ hibernated: elsewhere, machine: machine({ restoreMarked: true }) }),
     "record",
   ],
   [
-    "asleep elsewhere, an older one sealed",
-    seen({ tag: { ...tag, fromNode: "there" }, sealedDigest: "sha256:d0" }),
+    "two nodes claim it and neither has restored it: the own claim goes",
+    observed({ hibernated: { ...snapshot, sealed: true, claims: ["here", "there"] } }),
+    "removeClaim",
+  ],
+  [
+    "claimed by another node, whatever else is proven",
+    observed({
+      hibernated: { ...snapshot, sealed: true, claims: ["there"] },
+      machine: machine({ ...recorded, restoreMarked: true }),
+    }),
     "refuse",
   ],
-  ["asleep elsewhere, fenced", seen({ tag: { ...tag, fromNode: "there" }, fromNodeFenced: true }), "record"],
   [
-    "asleep elsewhere, marked by the operator",
-    seen({ tag: { ...tag, fromNode: "there" }, machine: machine({ restoreMarked: true }) }),
-    "record",
+    "claimed by another node that is fenced: the claim goes first",
+    observed({
+      hibernated: { ...snapshot, claims: ["there"] },
+      fencedNodes: ["there"],
+      machine: machine(recorded),
+    }),
+    "removeClaim",
   ],
-  ["marked, but nothing sleeps", seen({ machine: machine({ restoreMarked: true }) }), "refuse"],
-  ["recorded, but nothing sleeps", seen({ machine: machine({ recordedDigest: tag.digest }) }), "refuse"],
-  ["hibernated, but nothing sleeps", seen({ machine: machine({ lifecycle: hibernated }) }), "refuse"],
-  ["it had a VM that is gone", seen({ machine: machine({ lifecycle: ready, vmId: "VM0" }) }), "refuse"],
   [
-    "paused by a hibernation that was called off",
-    seen({ vm: paused, local: copy, machine: machine({ lifecycle: creating }) }),
+    "a snapshot of another namespace",
+    observed({ hibernated: { ...snapshot, namespace: "other" } }),
+    "refuse",
+  ],
+  ["marked, but nothing is hibernated", observed({ machine: machine({ restoreMarked: true }) }), "refuse"],
+  [
+    "recorded, but nothing is hibernated",
+    observed({ machine: machine({ recordedDigest: "sha256:d1" }) }),
+    "refuse",
+  ],
+  [
+    "hibernated, but nothing is there",
+    observed({ machine: machine({ lifecycle: lifecycle("hibernated") }) }),
+    "refuse",
+  ],
+  [
+    "its VM is gone",
+    observed({ machine: machine({ lifecycle: lifecycle("ready"), vmId: "VM0" }) }),
+    "refuse",
+  ],
+];
+
+const live: readonly (readonly [string, Observed, string])[] = [
+  [
+    "a VM of another namespace is not adopted",
+    observed({ vm: { ...running, namespace: "other" } }),
+    "refuse",
+  ],
+  [
+    "paused by a hibernation that was cancelled",
+    observed({ vm: paused, local: copy, machine: machine({ lifecycle: creating }) }),
     "dropLocal",
   ],
-  ["then it goes on", seen({ vm: paused, machine: machine({ lifecycle: creating }) }), "resume"],
-  ["stopped", seen({ vm: stopped, machine: machine({ lifecycle: ready }) }), "start"],
+  ["then it continues", observed({ vm: paused, machine: machine({ lifecycle: creating }) }), "resume"],
+  ["stopped", observed({ vm: stopped, machine: machine({ lifecycle: lifecycle("ready") }) }), "start"],
   [
-    "stopped by a crash after its sleep was recorded: it is restored from there, not booted",
-    seen({
-      vm: stopped,
-      local: copy,
-      tag,
-      machine: machine({ lifecycle: creating, recordedDigest: tag.digest }),
-    }),
+    "stopped by a crash after its hibernation was recorded: restored, not booted",
+    observed({ vm: stopped, local: copy, hibernated: snapshot, machine: machine(recorded) }),
     "remove",
   ],
   [
-    "stopped by a crash after it was woken in place: what sleeps is old",
-    seen({ vm: stopped, tag, machine: machine({ lifecycle: creating, recordedDigest: tag.digest }) }),
+    "stopped by a crash after it continued in place: what is hibernated is old",
+    observed({ vm: stopped, hibernated: snapshot, machine: machine(recorded) }),
     "start",
   ],
   [
     "a new attempt after a failure",
-    seen({ vm: running, machine: machine({ lifecycle: failed }) }),
+    observed({ vm: running, machine: machine({ lifecycle: lifecycle("failed") }) }),
     "announce",
   ],
-  ["static", seen({ machine: machine({ vmId: "x", ip: "10.0.0.1" }, { managed: false }) }), "adoptStatic"],
-  ["static without address", seen({ machine: machine({ vmId: "x" }, { managed: false }) }), "refuse"],
-];
-
-const asleep = (more: Parameters<typeof machine>[0]) => machine({ sleep: true, ...more });
-
-const fallAsleep: readonly (readonly [string, Seen, string])[] = [
-  ["first it is said", seen({ vm: running, machine: asleep({ lifecycle: ready }) }), "announce"],
-  ["then saved", seen({ vm: running, machine: asleep({ lifecycle: hibernating }) }), "save"],
+  ["a running VM is probed", observed({ vm: running }), "probe"],
+  ["no result yet", observed({ vm: running, probe: { ...ready, result: undefined } }), "settled"],
+  ["a result is published", observed({ vm: running, probe: { ...ready, published: false } }), "publish"],
   [
-    "a copy of a VM that runs is old",
-    seen({ vm: running, local: copy, machine: asleep({ lifecycle: hibernating }) }),
-    "dropLocal",
+    "ready at an older generation",
+    observed({ ...isReady, machine: machine({ lifecycle: lifecycle("ready", 1), generation: 2 }) }),
+    "publish",
   ],
+  ["not ready", observed({ ...isReady, probe: { ...ready, result: { ok: false, message: "" } } }), "settled"],
+  ["ready, nothing hibernated", observed({ ...isReady, stale: undefined }), "clearDigest"],
+  ["ready, the registry does not answer", observed({ ...isReady, stale: "unavailable" }), "wait"],
+  ["ready, all done", observed({ ...isReady, wakeFinished: true }), "settled"],
   [
-    "a copy of another VM is old",
-    seen({ vm: paused, local: { id: "S0", vmId: "VM0" }, machine: asleep({ lifecycle: hibernating }) }),
-    "dropLocal",
-  ],
-  [
-    "an engine that cannot freeze: a copy of an earlier attempt is old",
-    seen({ freezes: false, vm: running, local: copy, machine: asleep({ lifecycle: hibernating }) }),
-    "dropLocal",
-  ],
-  [
-    "an engine that cannot freeze: a copy made just now is taken",
-    seen({
-      freezes: false,
-      savedNow: copy.id,
-      vm: running,
-      local: copy,
-      machine: asleep({ lifecycle: hibernating }),
-    }),
-    "push",
-  ],
-  ["then pushed", seen({ vm: paused, local: copy, machine: asleep({ lifecycle: hibernating }) }), "push"],
-  [
-    "an older tag is no proof",
-    seen({
-      vm: paused,
-      local: copy,
-      tag: { ...tag, snapshotId: "S0" },
-      machine: asleep({ lifecycle: hibernating }),
-    }),
-    "push",
-  ],
-  [
-    "then recorded",
-    seen({ vm: paused, local: copy, tag, machine: asleep({ lifecycle: hibernating }) }),
-    "record",
-  ],
-  [
-    "then the id goes",
-    seen({
-      vm: paused,
-      local: copy,
-      tag,
-      machine: asleep({ lifecycle: hibernating, recordedDigest: tag.digest, vmId: "VM1" }),
-    }),
-    "clearId",
-  ],
-  [
-    "then the VM",
-    seen({
-      vm: paused,
-      local: copy,
-      tag,
-      machine: asleep({ lifecycle: hibernating, recordedDigest: tag.digest }),
-    }),
-    "remove",
-  ],
-  [
-    "a crash before the push: it boots again",
-    seen({ vm: stopped, local: copy, machine: asleep({ lifecycle: hibernating }) }),
-    "start",
-  ],
-  [
-    "a crash after the push: what was pushed is where it stopped",
-    seen({ vm: stopped, local: copy, tag, machine: asleep({ lifecycle: hibernating }) }),
-    "record",
-  ],
-  [
-    "a crash after the record: only the VM is left to go",
-    seen({
-      vm: stopped,
-      local: copy,
-      tag,
-      machine: asleep({ lifecycle: hibernating, recordedDigest: tag.digest }),
-    }),
-    "remove",
-  ],
-  [
-    "a crash of an engine that cannot freeze: it went on after the copy",
-    seen({ freezes: false, vm: stopped, local: copy, tag, machine: asleep({ lifecycle: hibernating }) }),
-    "start",
-  ],
-  [
-    "then it is sealed",
-    seen({ tag, machine: asleep({ lifecycle: hibernating, recordedDigest: tag.digest }) }),
-    "seal",
-  ],
-  [
-    "then published",
-    seen({
-      tag,
-      sealedDigest: tag.digest,
-      machine: asleep({ lifecycle: hibernating, recordedDigest: tag.digest }),
-    }),
-    "announce",
-  ],
-  [
-    "and that is all",
-    seen({ tag: "unasked", machine: asleep({ lifecycle: hibernated, recordedDigest: tag.digest }) }),
+    "ready, but still loading: its snapshot stays, whatever the registry shows",
+    observed({ ...isReady, vm: loadingVm, stale: { digest: snapshot.digest, vmId: "VM7" } }),
     "settled",
   ],
-  ["no registry", seen({ hasRegistry: false, vm: running, machine: asleep({}) }), "refuse"],
-  ["recorded, but the tag is gone", seen({ machine: asleep({ recordedDigest: tag.digest }) }), "refuse"],
+  ["ready and all of it local", observed({ ...isReady, machine: loadingMachine }), "announceLocal"],
 ];
 
-for (const [name, world, step] of [...bringUp, ...fallAsleep])
+for (const [name, world, step] of [...fresh, ...wakes, ...live])
   test(`${name}: ${step}`, () => assert.equal(planMachine(world).kind, step));
 
-const dying = (more: Partial<SeenDeletion>): SeenDeletion => ({
-  ...seen({ machine: machine({ lifecycle: ready, snapshotOnDelete: true }) }),
-  disrupted: false,
-  latestSnapshotId: undefined,
-  stale: undefined,
-  ...more,
+test("only the snapshot that the running VM comes from is dropped; any other is kept and reported", () => {
+  const stale = { digest: "sha256:d1", vmId: "VM7" };
+  const plan = (restoredFrom: string, vmId = "VM7") =>
+    planMachine(observed({ ...isReady, vm: { ...running, restoredFrom }, stale: { ...stale, vmId } })).kind;
+  assert.equal(plan("sha256:d1"), "dropTag");
+  assert.equal(plan("sha256:d0"), "reportSnapshot");
+  assert.equal(plan(""), "reportSnapshot", "a VM that booted fresh, whatever node the snapshot is from");
+  assert.equal(plan("", ""), "reportSnapshot", "a snapshot that says nothing of its origin");
+  assert.equal(plan("", "VM1"), "dropTag", "saved of this very VM, which continued in place");
 });
 
-const deletions: readonly (readonly [string, SeenDeletion, string])[] = [
-  ["somebody else's machine", dying({ vm: running, machine: machine({}, { managed: false }) }), "settled"],
-  ["saved first", dying({ vm: running }), "save"],
-  ["pushed before it goes", dying({ vm: paused, local: copy }), "pushLatest"],
-  ["an older latest is no proof", dying({ vm: paused, local: copy, latestSnapshotId: "S0" }), "pushLatest"],
-  ["gone when latest is it", dying({ vm: paused, local: copy, latestSnapshotId: "S1" }), "remove"],
-  [
-    "the sleep it came from goes first",
-    dying({ vm: paused, local: copy, latestSnapshotId: "S1", stale: tag }),
-    "dropTag",
-  ],
-  [
-    "but not when it never was ready",
-    dying({
-      vm: paused,
-      local: copy,
-      latestSnapshotId: "S1",
-      stale: tag,
-      machine: machine({ lifecycle: creating, snapshotOnDelete: true }),
-    }),
-    "remove",
-  ],
-  ["policy never", dying({ vm: running, machine: machine({ lifecycle: ready }) }), "remove"],
-  ["the local copy goes last", dying({ local: copy }), "dropLocal"],
-  ["unless it is to be kept", dying({ local: copy, machine: machine({ keepSnapshot: true }) }), "settled"],
-  [
-    "disrupted",
-    dying({ vm: running, disrupted: true, machine: machine({ lifecycle: hibernating }) }),
-    "save",
-  ],
-  [
-    "disrupted, and no place to sleep in",
-    dying({ vm: running, disrupted: true, hasRegistry: false }),
-    "refuse",
-  ],
-  ["disrupted, nothing left", dying({ disrupted: true }), "settled"],
-  [
-    "asleep already",
-    dying({
-      tag: "unasked",
-      machine: machine({ sleep: true, lifecycle: hibernated, recordedDigest: tag.digest }),
-    }),
-    "settled",
-  ],
-];
-
-for (const [name, world, step] of deletions)
-  test(`deletion, ${name}: ${step}`, () => assert.equal(planDeletion(world).kind, step));
+test("a VM that does not stay up is started a few times, then refused and kept", () => {
+  const again = (inRow: number, failure = "") =>
+    planMachine(observed({ vm: stopped, starts: { inRow, failure } }));
+  assert.equal(again(4).kind, "start");
+  const refused = again(5);
+  assert.ok(refused.kind === "refuse");
+  assert.equal(refused.reason, "RestartCooldown");
+  const failed = again(5, "no kernel");
+  assert.ok(failed.kind === "refuse");
+  assert.equal(failed.reason, "RestartFailed");
+  assert.match(failed.message, /no kernel/);
+  const asleep = machine({ hibernate: true, lifecycle: lifecycle("hibernating") });
+  const hibernating = planMachine(
+    observed({ vm: stopped, machine: asleep, starts: { inRow: 5, failure: "" } }),
+  );
+  assert.equal(hibernating.kind, "refuse");
+});

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { Duplex } from "node:stream";
 import { test } from "node:test";
-import { silentLogger } from "@cocoon/core";
+import { createRegistry, silentLogger } from "@cocoon/core";
 import type { Vm, VmRuntime } from "@cocoon/vm";
+import { createVkMetrics } from "../metrics.ts";
 import { prepareGuest } from "./prepare-guest.ts";
 import type { StepContext } from "./step-context.ts";
 
@@ -22,17 +23,24 @@ function vm(more: Partial<Vm>): Vm {
   } as Vm;
 }
 
-interface Told {
+interface Outcome {
   readonly annotations: Record<string, string | null>;
   readonly events: string[];
+  /** As they are scraped. */
+  metrics: string;
 }
 
 /** Runs it on an engine whose guests end every command with that code; undefined = no commands at all. */
-async function prepare(machine: Vm, engine: Partial<VmRuntime> & { readonly code?: number }): Promise<Told> {
-  const told: Told = { annotations: {}, events: [] };
+async function prepare(
+  machine: Vm,
+  engine: Partial<VmRuntime> & { readonly code?: number },
+  { woken = false, os = "linux" } = {},
+): Promise<Outcome> {
+  const outcome: Outcome = { annotations: {}, events: [], metrics: "" };
+  const registry = createRegistry("test");
   const stream = () => ({ end: () => undefined, resume: () => undefined });
   const runtime = {
-    describe: () => Promise.resolve({ can: { exec: engine.code !== undefined } }),
+    address: () => Promise.resolve({ ip: "10.0.0.1", routable: true, forwards: [] }),
     exec: () =>
       Promise.resolve({
         stdin: stream(),
@@ -45,21 +53,29 @@ async function prepare(machine: Vm, engine: Partial<VmRuntime> & { readonly code
   };
   const context = {
     runtime,
+    description: { can: { exec: engine.code !== undefined } },
+    metrics: createVkMetrics(registry),
     log: silentLogger,
-    tell: ({ reason }: { reason: string }) => void told.events.push(reason),
-    writer: {
-      write: (texts: Record<string, string | null>) =>
-        Promise.resolve(void Object.assign(told.annotations, texts)),
+    emit: ({ reason }: { reason: string }) => void outcome.events.push(reason),
+    tracked: {
+      writer: {
+        pod: { metadata: { annotations: { [system]: os } } },
+        write: (texts: Record<string, string | null>) =>
+          Promise.resolve(void Object.assign(outcome.annotations, texts)),
+      },
     },
   } as unknown as StepContext;
-  await prepareGuest(context, { vm: machine, cloned: true, times: { everyMs: 1, forMs: 20 } }, { signal });
-  return told;
+  const times = { everyMs: 1, forMs: 20, addressMs: 5, renewAfterMs: 0 };
+  await prepareGuest(context, { vm: machine, cloned: true, woken, times }, { signal });
+  outcome.metrics = await registry.metrics();
+  return outcome;
 }
 
+const system = "cocoonset.cocoonstack.io/os";
 const state = "vm.cocoonstack.io/post-clone-state";
 const hint = "vm.cocoonstack.io/post-clone-hint";
 
-test("a clone without agent is told who it is by a command", async () => {
+test("a clone without agent is given its identity by a command", async () => {
   const { annotations, events } = await prepare(vm({}), { code: 0 });
   assert.equal(annotations[state], "done");
   assert.deepEqual(events, ["PostCloneSucceeded"]);
@@ -73,11 +89,14 @@ test("where that cannot be, people get the script", async () => {
   assert.equal(failing.annotations[state], "failed");
   assert.match(failing.annotations["vm.cocoonstack.io/post-clone-errors"] ?? "", /ended with 2/);
   assert.ok(failing.annotations[hint]);
-  assert.deepEqual(failing.events, ["PostCloneExecExhausted"]);
+  assert.deepEqual(failing.events, ["PostCloneExecAttemptFailed", "PostCloneExecExhausted"]);
+  assert.match(failing.metrics, /postclone_total\{kind="exec",result="failed"\} 1/);
+  assert.match(failing.metrics, /postclone_retry_attempts_count\{result="failed"\} 1/);
 });
 
 test("a guest with an agent needs nothing of it", async () => {
-  assert.deepEqual(await prepare(vm({ guest: "refreshing" }), { code: 0 }), { annotations: {}, events: [] });
+  const { annotations, events } = await prepare(vm({ guest: "refreshing" }), { code: 0 });
+  assert.deepEqual({ annotations, events }, { annotations: {}, events: [] });
 });
 
 /** Windows' console, as far as addresses go. */
@@ -99,13 +118,34 @@ function sac(): Duplex & { ip: string } {
   return console;
 }
 
-test("a Windows guest takes its fixed address over the console, and a failure is told", async () => {
+test("a Windows guest takes its fixed address over the console, and a failure is published", async () => {
   const fixed = { ...nic, address: { ip: "10.0.0.7", prefix: 24, gateway: "10.0.0.1" } };
   const windows = vm({ nics: [fixed], config: { ...vm({}).config, os: "windows" } });
   const console = sac();
   const done = await prepare(windows, { openConsole: () => Promise.resolve(console) });
   assert.equal(console.ip, "10.0.0.7");
   assert.deepEqual(done.events, []);
+  const named = await prepare(
+    vm({ nics: [fixed] }),
+    { openConsole: () => Promise.reject(new Error("in use")) },
+    { os: "Windows" },
+  );
+  assert.deepEqual(named.events, ["WindowsStaticIPFailed"], "by the pod, in any case");
   const failed = await prepare(windows, { openConsole: () => Promise.reject(new Error("in use")) });
   assert.deepEqual(failed.events, ["WindowsStaticIPFailed"]);
+});
+
+test("a woken machine's address is waited for; a Windows guest is asked to renew its lease", async () => {
+  const agent = vm({ guest: "refreshing" });
+  const found = await prepare(agent, { code: 0 }, { woken: true });
+  assert.match(found.metrics, /wake_ip_wait_total\{result="ok"\} 1/);
+  const none = () => Promise.resolve(undefined);
+  const late = await prepare(agent, { code: 0, address: none }, { woken: true });
+  assert.deepEqual(late.events, ["WakeIPWaitTimeout"]);
+  assert.match(late.metrics, /wake_ip_wait_total\{result="timeout"\} 1/);
+  const cloned = await prepare(agent, { code: 0, address: none });
+  assert.deepEqual(cloned.events, ["PostCloneIPWaitTimeout"]);
+  const windows = vm({ config: { ...agent.config, os: "windows" } });
+  const renewed = await prepare(windows, { code: 0, address: none }, { woken: true });
+  assert.match(renewed.metrics, /wake_renew_nudge_total 1/);
 });

@@ -1,185 +1,160 @@
-/** Shows how a machine is: probes it, reports the pod's status, publishes `ready`, and ends a wake. */
+/** What a pod's status shows of its machine: started probes, published results, hibernated and failed machines. */
 import { annotation } from "@cocoon/contract";
-import { Backoff, isFault, messageOf, orAborted, sleep, type Abortable } from "@cocoon/core";
-import { keyText } from "@cocoon/kube";
-import type { PodReport, ReportPod } from "@cocoon/kubelet";
+import { getErrorMessage, isFault, orAborted, type Abortable } from "@cocoon/core";
+import type { PodReport } from "@cocoon/kubelet";
 import type { Vm } from "@cocoon/vm";
-import { readMachine } from "../machine.ts";
+import { compareSize, readWantedSize } from "../machine-size.ts";
+import { readPodMachine } from "../pod-machine.ts";
 import { checkMachine, type CheckResult } from "../probes/checks.ts";
 import { probe } from "../probes/probe.ts";
-import { keepAlive } from "./keep-alive.ts";
-import { dropLocal } from "./local-snapshot.ts";
-import type { ProviderParts } from "./provider.ts";
-import type { Seat } from "./seat.ts";
-import { isOurs } from "./plan-delete.ts";
+import { startLivenessProbes } from "./liveness-restarts.ts";
 import { prepareGuest } from "./prepare-guest.ts";
-import { unlistAwake } from "./snapshot-list.ts";
-import { statusOf, type Showing } from "./status.ts";
+import { buildStatus, type Shown } from "./status.ts";
 import type { StepContext } from "./step-context.ts";
+import { getVmIdentity } from "./tracked-machine.ts";
 
-interface ReadinessParts extends ProviderParts {
-  readonly contextOf: (seat: Seat) => StepContext;
-  readonly before: (vmName: string, step: string) => Promise<void>;
-  readonly lookAgain: (vmName: string) => void;
+/** Probes the VM until it is another one. A result that changes requests a reconcile, which publishes it. */
+export function startProbe(context: StepContext, vm: Vm): void {
+  const { tracked, probeTimes, requeue } = context;
+  if (tracked.shown === undefined && tracked.madeVm !== vm.id) adopt(context, vm);
+  tracked.stopProbing();
+  const stop = new AbortController();
+  const state = {
+    identity: getVmIdentity(vm),
+    stop,
+    result: undefined as CheckResult | undefined,
+    published: undefined,
+    livenessStarted: false,
+  };
+  tracked.probe = state;
+  void probe({
+    times: probeTimes,
+    signal: AbortSignal.any([stop.signal, context.signal]),
+    check: (options) => check(context, vm.id, options),
+    onChange: (result) => {
+      state.result = result;
+      requeue();
+      return Promise.resolve();
+    },
+  });
 }
 
-export class Readiness {
-  readonly #parts: ReadinessParts;
-  report: ReportPod = () => Promise.resolve();
+/** A VM that an earlier process made; what that process did not finish is continued. */
+function adopt(context: StepContext, vm: Vm): void {
+  const { log, tracked, signal } = context;
+  log.info({ id: vm.id }, "machine adopted");
+  const { pod } = tracked.writer;
+  if (pod.metadata.annotations?.[annotation.postCloneState] === "running") {
+    reportResumed(context, "postclone");
+    void prepareGuest(context, { vm, cloned: true }, { signal });
+  } else if (readPodMachine(pod).lifecycle.state === "creating") reportResumed(context, "ready");
+}
 
-  constructor(parts: ReadinessParts) {
-    this.#parts = parts;
-  }
+/** An earlier process began it, and this one continues. */
+export function reportResumed({ metrics, emit }: StepContext, op: "hibernate" | "postclone" | "ready"): void {
+  metrics.startup_resume_total.inc({ op });
+  const message = `vk-cocoon was restarted and continues: ${op}`;
+  emit({ type: "Normal", reason: "ResumedAfterRestart", message });
+}
 
-  showGone(seat: Seat, { reason, message }: { readonly reason: string; readonly message: string }): void {
-    seat.stopProbing();
-    this.#parts.contextOf(seat).tell({ type: "Warning", reason, message });
-    void this.#publish(seat, { kind: "ended", reason, message });
-  }
-
-  async show(seat: Seat, vm: Vm | undefined, signal: AbortSignal): Promise<void> {
-    const machine = readMachine(seat.writer.pod);
-    if (!machine.vm.managed) {
-      await orAborted(this.#publish(seat, staticShowing(seat, machine.ip)), { signal });
-      await seat.writer.announce({ state: "ready" }, { signal });
-      return;
-    }
-    if (!vm) {
-      void this.showAsleep(seat, { signal });
-      return;
-    }
-    const identity = `${vm.id} ${vm.epoch}`;
-    if (seat.probed !== identity) this.#startProbe(seat, vm, identity);
-    else if (seat.showing?.kind === "live" && seat.showing.ready) await this.#publishReady(seat, vm, signal);
-  }
-
-  async showAsleep(seat: Seat, options: Abortable): Promise<void> {
-    seat.stopProbing();
-    await orAborted(this.#publish(seat, { kind: "asleep" }), options);
-  }
-
-  #startProbe(seat: Seat, vm: Vm, identity: string): void {
-    if (seat.showing === undefined && readMachine(seat.writer.pod).vmId === vm.id) this.#adopt(seat, vm);
-    seat.stopProbing();
-    seat.probing = new AbortController();
-    seat.probed = identity;
-    const parts = this.#parts;
-    const signal = AbortSignal.any([seat.probing.signal, parts.signal]);
-    void probe({
-      times: parts.settings.probeTimes,
-      signal,
-      check: (options) => this.#check(seat, vm.id, options),
-      onChange: (result) =>
-        seat.exclusively(() =>
-          seat.probed === identity && !seat.ended ? this.#onReadiness(seat, vm, result) : Promise.resolve(),
-        ),
-    });
-  }
-
-  /** A VM that an earlier process made; what that one did not finish is gone on with. */
-  #adopt(seat: Seat, vm: Vm): void {
-    const { log, signal } = this.#parts;
-    log.info({ pod: keyText(seat.key), vm: vm.name, id: vm.id }, "machine adopted");
-    if (seat.writer.pod.metadata.annotations?.[annotation.postCloneState] === "running")
-      void prepareGuest(this.#parts.contextOf(seat), { vm, cloned: true }, { signal });
-  }
-
-  async #check(seat: Seat, vmId: string, options: Abortable): Promise<CheckResult> {
-    const { runtime, ping, metrics } = this.#parts;
-    const took = metrics.probeSeconds.startTimer();
-    try {
-      const [vm, address] = await Promise.all([
-        runtime.inspect(vmId, options),
-        runtime.address(vmId, options),
-      ]);
-      const { probePort } = readMachine(seat.writer.pod);
-      if (vm.state !== "running") return { ok: false, message: `vm ${vm.state}` };
-      return await checkMachine({ runtime, vm, address, probePort, ping }, options);
-    } catch (error) {
-      if (isFault(error, "notFound")) return { ok: false, message: "vm gone" };
-      throw error;
-    } finally {
-      took();
-    }
-  }
-
-  async #onReadiness(seat: Seat, vm: Vm, result: CheckResult): Promise<void> {
-    const { signal, runtime, log } = this.#parts;
-    try {
-      const ip = (await runtime.address(vm.id, { signal }))?.ip ?? "";
-      const startedAt = (vm.startedAt ?? vm.createdAt).replace(/\.\d+Z$/, "Z");
-      const { restarts } = seat;
-      const live = { kind: "live" as const, ip, startedAt, restarts, vmId: vm.id };
-      const { ok: ready, message } = result;
-      const { writer } = seat;
-      const isNew = readMachine(writer.pod).lifecycle.state === "";
-      // One write for both: who sees `ready` on the pod sees its status as well.
-      const changes = writer.changesOf({
-        ...writer.vmTexts({ vmId: vm.id, ip }),
-        ...(ready || isNew ? writer.lifecycleTexts({ state: ready ? "ready" : "creating" }) : {}),
-      });
-      await orAborted(this.#publish(seat, { ...live, ready, message }, changes), { signal });
-      writer.took(changes);
-      if (ready) await this.#publishReady(seat, vm, signal);
-    } catch (error) {
-      if (!signal.aborted)
-        log.warn({ pod: keyText(seat.key), error: messageOf(error) }, "readiness not published");
-      seat.probed = "";
-      this.#parts.lookAgain(vm.name);
-    }
-  }
-
-  /** `ready` where it is not written yet; then what the machine slept in is dropped. */
-  async #publishReady(seat: Seat, vm: Vm, signal: AbortSignal): Promise<void> {
-    const ip = seat.showing?.kind === "live" ? seat.showing.ip : "";
-    const { writer } = seat;
-    await writer.announce({ state: "ready", more: writer.vmTexts({ vmId: vm.id, ip }) }, { signal });
-    if (seat.probing && !seat.keptAlive) {
-      seat.keptAlive = true;
-      const watched = { vm, signal: AbortSignal.any([seat.probing.signal, this.#parts.signal]) };
-      keepAlive(this.#parts, seat, watched);
-    }
-    if (seat.finished === vm.id) return;
-    seat.finished = vm.id;
-    void this.#finishWake(seat, vm);
-  }
-
-  /** Only a machine that is ready again may lose the snapshot it came from; until that worked it is tried again. */
-  async #finishWake(seat: Seat, vm: Vm): Promise<void> {
-    const { signal, snapshots, log } = this.#parts;
-    const backoff = new Backoff({ baseMs: 1_000, maxMs: 60_000 });
-    while (!signal.aborted && !seat.ended && seat.finished === vm.id) {
-      try {
-        await seat.exclusively(async () => {
-          const machine = readMachine(seat.writer.pod);
-          if (seat.ended || machine.sleep || seat.finished !== vm.id) return;
-          await this.#parts.before(vm.name, "dropTag");
-          const left = await snapshots?.sleeping(vm.name, { signal });
-          if (left && isOurs(left, machine.recordedDigest, this.#parts.settings.node))
-            await snapshots?.drop(vm.name, left.digest, { signal });
-          await this.#parts.before(vm.name, "clearDigest");
-          const context = this.#parts.contextOf(seat);
-          await dropLocal(context, vm.name, { signal });
-          await unlistAwake(context, { signal });
-          await seat.writer.recordDigest(null, { signal });
-        });
-        return;
-      } catch (error) {
-        log.warn({ vm: vm.name, error: messageOf(error) }, "old snapshot not dropped; trying again");
-        await sleep(backoff.nextMs(), { signal });
-      }
-    }
-  }
-
-  #publish(seat: Seat, showing: Showing, annotations: PodReport["annotations"] = {}): Promise<void> {
-    seat.showing = showing;
-    const status = statusOf(seat.writer.pod, showing, this.#parts.settings.status);
-    return this.report(seat.key, seat.uid, { status, annotations });
+async function check(context: StepContext, vmId: string, options: Abortable): Promise<CheckResult> {
+  const { runtime, ping, metrics, tracked } = context;
+  const stopTimer = metrics.probe_duration_seconds.startTimer();
+  try {
+    const [vm, address] = await Promise.all([runtime.inspect(vmId, options), runtime.address(vmId, options)]);
+    const { probePort } = readPodMachine(tracked.writer.pod);
+    if (vm.state !== "running") return { ok: false, message: `vm ${vm.state}` };
+    return await checkMachine({ runtime, vm, address, probePort, ping }, options);
+  } catch (error) {
+    if (isFault(error, "notFound")) return { ok: false, message: "vm gone" };
+    if (!options.signal.aborted) metrics.vm_inspect_transient_fail_total.inc();
+    throw error;
+  } finally {
+    stopTimer();
   }
 }
 
-/** Nobody here may look into a machine of somebody else: it counts as ready. */
-function staticShowing(seat: Seat, ip: string): Showing {
-  const startedAt = seat.writer.pod.metadata.creationTimestamp ?? "";
-  return { kind: "live", ip, ready: true, message: "static machine", startedAt, restarts: 0, vmId: "" };
+/** Status and annotations in one write: a client that sees `ready` on the pod sees its status as well. */
+export async function publishReadiness(context: StepContext, vm: Vm, { signal }: Abortable): Promise<void> {
+  const { tracked, runtime, log, description } = context;
+  const { writer, restarts } = tracked;
+  const state = tracked.probe;
+  const result = state?.result;
+  if (!state || !result) return;
+  const ip = (await runtime.address(vm.id, { signal }))?.ip ?? "";
+  const startedAt = (vm.startedAt ?? vm.createdAt).replace(/\.\d+Z$/, "Z");
+  const { ok: ready, message } = result;
+  const machine = readPodMachine(writer.pod);
+  const isNew = machine.lifecycle.state === "";
+  const changes = writer.changesOf({
+    ...writer.vmTexts({ vmId: vm.id, ip }),
+    ...(ready || isNew ? writer.lifecycleTexts({ state: ready ? "ready" : "creating" }) : {}),
+  });
+  const size = compareSize(readWantedSize(writer.pod, description), vm.config);
+  const shown = { kind: "live" as const, ip, startedAt, restarts, vmId: vm.id, ready, message, size };
+  await orAborted(show(context, shown, changes), { signal });
+  writer.took(changes);
+  state.published = result;
+  if (!ready) return;
+  // What the report did not carry, such as a newer generation, is written here.
+  await writer.announce({ state: "ready", more: writer.vmTexts({ vmId: vm.id, ip }) }, { signal });
+  if (machine.lifecycle.state !== "ready") log.info({ id: vm.id, ip }, "machine ready");
+  startLiveness(context, vm);
+}
+
+/**
+ * Once, from the moment the machine has been ready. A guest that waits for its memory to arrive does not answer, and a reset
+ * would lose that memory: such a machine is watched when all of it is here.
+ */
+export function startLiveness(context: StepContext, vm: Vm): void {
+  const state = context.tracked.probe;
+  if (!state || state.livenessStarted || vm.loading) return;
+  state.livenessStarted = true;
+  startLivenessProbes(context, vm, AbortSignal.any([state.stop.signal, context.signal]));
+}
+
+export async function showAsleep(context: StepContext, { signal }: Abortable): Promise<void> {
+  context.tracked.stopProbing();
+  await orAborted(show(context, { kind: "asleep" }), { signal });
+}
+
+/** A pod that terminates is not ready from now on; its phase stays, because an ended pod may end its owner. */
+export function showHibernating(context: StepContext): void {
+  context.tracked.stopProbing();
+  show(context, { kind: "hibernating" }).catch((error: unknown) => {
+    context.log.warn({ error: getErrorMessage(error) }, "hibernation not published");
+  });
+}
+
+export function showEnded(
+  context: StepContext,
+  { reason, message }: { readonly reason: string; readonly message: string },
+): void {
+  const { tracked, log, metrics } = context;
+  tracked.stopProbing();
+  log.warn({ reason }, "machine failed");
+  show(context, { kind: "ended", reason, message }).catch((error: unknown) => {
+    metrics.pod_evict_failure_total.inc();
+    log.warn({ error: getErrorMessage(error) }, "failure of the machine not published");
+  });
+}
+
+/** A machine of another system cannot be probed: it counts as ready. */
+export async function showStatic(context: StepContext, { signal }: Abortable): Promise<void> {
+  const { writer } = context.tracked;
+  const { ip } = readPodMachine(writer.pod).runtime;
+  const startedAt = writer.pod.metadata.creationTimestamp ?? "";
+  const shown = { kind: "live" as const, ip, ready: true, message: "static machine", startedAt, restarts: 0 };
+  await orAborted(show(context, { ...shown, vmId: "", size: undefined }), { signal });
+  await writer.announce({ state: "ready" }, { signal });
+}
+
+function show(
+  { tracked, report, status: facts }: StepContext,
+  shown: Shown,
+  annotations: PodReport["annotations"] = {},
+): Promise<void> {
+  tracked.shown = shown;
+  const status = buildStatus(tracked.writer.pod, shown, facts);
+  return report(tracked.key, tracked.uid, { status, annotations });
 }

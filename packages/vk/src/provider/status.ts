@@ -1,7 +1,7 @@
-/** A machine's state as the status of its pod. Pure; transition times are the kubelet library's business. */
+/** A machine's state as the status of its pod. Pure; the kubelet library sets transition times. */
 import type { ContainerState, ContainerStatus, Pod, PodCondition, PodStatus } from "@cocoon/kubelet";
 
-export type Showing =
+export type Shown =
   | {
       readonly kind: "live";
       readonly ip: string;
@@ -11,7 +11,10 @@ export type Showing =
       readonly startedAt: string;
       readonly restarts: number;
       readonly vmId: string;
+      /** How its size differs from what the pod asks for. */
+      readonly size: string | undefined;
     }
+  | { readonly kind: "hibernating" }
   | { readonly kind: "asleep" }
   | { readonly kind: "ended"; readonly reason: string; readonly message: string };
 
@@ -23,17 +26,28 @@ export interface StatusFacts {
 
 const sleeping = { reason: "Hibernated", message: "the machine sleeps in the registry, waiting for wake" };
 
-export function statusOf(pod: Pod, showing: Showing, facts: StatusFacts): PodStatus {
+export function buildStatus(pod: Pod, shown: Shown, facts: StatusFacts): PodStatus {
   const base = {
     startTime: pod.status?.startTime ?? pod.metadata.creationTimestamp ?? new Date(0).toISOString(),
     ...(facts.hostIp === "" ? {} : { hostIP: facts.hostIp, hostIPs: [{ ip: facts.hostIp }] }),
   };
-  return { ...base, ...shownStatus(pod, showing, facts) };
+  return { ...base, ...shownStatus(pod, shown, facts) };
 }
 
-function shownStatus(pod: Pod, showing: Showing, facts: StatusFacts): PodStatus {
-  if (showing.kind === "live") return liveStatus(pod, showing);
-  return showing.kind === "asleep" ? asleepStatus(pod, facts) : endedStatus(pod, showing);
+function shownStatus(pod: Pod, shown: Shown, facts: StatusFacts): PodStatus {
+  if (shown.kind === "live") return liveStatus(pod, shown);
+  if (shown.kind === "hibernating") return hibernatingStatus(pod);
+  return shown.kind === "asleep" ? asleepStatus(pod, facts) : endedStatus(pod, shown);
+}
+
+function hibernatingStatus(pod: Pod): PodStatus {
+  const why = { reason: "Hibernating", message: "the machine is saved and pushed to the registry" };
+  const running = { startedAt: pod.status?.startTime ?? new Date(0).toISOString() };
+  return {
+    phase: "Running",
+    conditions: conditions(false, why),
+    containerStatuses: containers(pod, { ready: false, state: { running } }),
+  };
 }
 
 function asleepStatus(pod: Pod, { hibernatedPhase }: StatusFacts): PodStatus {
@@ -45,7 +59,7 @@ function asleepStatus(pod: Pod, { hibernatedPhase }: StatusFacts): PodStatus {
   };
 }
 
-function endedStatus(pod: Pod, { reason, message }: Extract<Showing, { kind: "ended" }>): PodStatus {
+function endedStatus(pod: Pod, { reason, message }: Extract<Shown, { kind: "ended" }>): PodStatus {
   return {
     phase: "Failed",
     reason,
@@ -58,19 +72,17 @@ function endedStatus(pod: Pod, { reason, message }: Extract<Showing, { kind: "en
   };
 }
 
-function liveStatus(pod: Pod, live: Extract<Showing, { kind: "live" }>): PodStatus {
+function liveStatus(pod: Pod, live: Extract<Shown, { kind: "live" }>): PodStatus {
   return {
     phase: "Running",
     ...(live.ip === "" ? {} : { podIP: live.ip, podIPs: [{ ip: live.ip }] }),
-    conditions: conditions(
-      live.ready,
-      live.ready
-        ? { message: live.message }
-        : {
-            reason: "ContainersNotReady",
-            message: live.message,
-          },
-    ),
+    conditions: [
+      ...conditions(live.ready, {
+        ...(live.ready ? {} : { reason: "ContainersNotReady" }),
+        message: live.message,
+      }),
+      ...sizeCondition(pod, live.size),
+    ],
     containerStatuses: containers(pod, {
       ready: live.ready,
       state: { running: { startedAt: live.startedAt } },
@@ -78,6 +90,16 @@ function liveStatus(pod: Pod, live: Extract<Showing, { kind: "live" }>): PodStat
       ...(live.vmId === "" ? {} : { containerID: `cocoon://${live.vmId}` }),
     }),
   };
+}
+
+const sizeApplied = "cocoonstack.io/SizeApplied";
+
+/** Only where the size differs, or did: most pods have none. */
+function sizeCondition(pod: Pod, message: string | undefined): readonly PodCondition[] {
+  if (message !== undefined)
+    return [{ type: sizeApplied, status: "False", reason: "SnapshotSizeKept", message }];
+  const isKnown = pod.status?.conditions?.some(({ type }) => type === sizeApplied);
+  return isKnown ? [{ type: sizeApplied, status: "True" }] : [];
 }
 
 function conditions(

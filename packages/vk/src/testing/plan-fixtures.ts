@@ -1,39 +1,78 @@
-/** Machines and views of them for tables of plans. */
-import { readVmSpec, type VmSpec } from "@cocoon/contract";
-import type { Machine } from "../machine.ts";
-import type { Seen } from "../provider/plan.ts";
+/** Machines and observed states for tables of plans. */
+import { annotation, type LifecycleStatus, type VmSpec } from "@cocoon/contract";
+import { readMachine, type HibernatedSnapshot } from "@cocoon/machine";
+import type { PodMachine } from "../pod-machine.ts";
+import type { Observed, ObservedVm } from "../provider/observed.ts";
 
-export function machine(more: Partial<Machine>, vm: Partial<VmSpec> = {}): Machine {
+/** The parts of a machine that plans rest on. */
+interface MachineFacts extends Partial<Omit<PodMachine, "runtime" | "vm">> {
+  readonly vmId?: string;
+  readonly ip?: string;
+}
+
+export function machine({ vmId = "", ip = "", ...more }: MachineFacts, vm: Partial<VmSpec> = {}): PodMachine {
+  const read = readMachine({
+    metadata: { namespace: "lab", name: "demo", annotations: { [annotation.generation]: "1" } },
+  });
   return {
-    vm: { ...readVmSpec({}), vmName: "vk-demo", managed: true, ...vm },
+    ...read,
     mode: "run",
     cloneFromDir: "",
-    sleep: false,
-    restoreMarked: false,
-    keepSnapshot: false,
-    snapshotOnDelete: false,
-    generation: 1,
-    lifecycle: { state: "", observedGeneration: 0, message: "" },
-    vmId: "",
-    ip: "",
-    recordedDigest: "",
     probePort: undefined,
+    lazyWake: true,
+    snapshotOnDelete: false,
     ...more,
+    runtime: { ...read.runtime, vmId, ip },
+    vm: { ...read.vm, vmName: "vk-lab-demo", managed: true, ...vm },
   };
 }
 
-export function seen(more: Partial<Seen>): Seen {
+export function lifecycle(state: LifecycleStatus["state"], observedGeneration = 1): LifecycleStatus {
+  return { state, observedGeneration, message: "" };
+}
+
+/** A machine without a VM, and a registry that answered that nothing is there. */
+export function observed(more: Partial<Observed>): Observed {
+  const read = more.machine ?? machine({});
   return {
-    machine: machine({}),
+    machine: read,
+    desired: more.ending ? "gone" : read.hibernate ? "asleep" : "running",
+    ending: undefined,
+    sandbox: "none",
+    snapshotsSettled: false,
     node: "here",
     vm: undefined,
     local: undefined,
-    tag: undefined,
-    sealedDigest: undefined,
-    fromNodeFenced: false,
+    hibernated: undefined,
+    stale: "unknown",
+    latestSnapshotId: undefined,
+    fencedNodes: [],
     hasRegistry: true,
-    freezes: true,
+    canSavePaused: true,
     savedNow: undefined,
+    starts: { inRow: 0, failure: "" },
+    probe: { running: false, result: undefined, published: false },
+    wakeFinished: false,
+    reported: false,
     ...more,
   };
 }
+
+export const snapshot: HibernatedSnapshot = {
+  digest: "sha256:d1",
+  snapshotId: "S1",
+  fromNode: "here",
+  baseImage: "",
+  namespace: "lab",
+  vmId: "VM1",
+  restoredFrom: "",
+  sealed: false,
+  claims: [],
+};
+export const running: ObservedVm = { id: "VM1", state: "running", restoredFrom: "", namespace: "lab" };
+export const paused: ObservedVm = { ...running, state: "paused" };
+export const stopped: ObservedVm = { ...running, state: "stopped" };
+export const copy = { id: "S1", vmId: "VM1" };
+
+/** The guest answers, and the pod's status says so. */
+export const ready = { running: true, result: { ok: true, message: "ping ok" }, published: true };

@@ -1,9 +1,9 @@
 /** What the contract suite needs of a backend: an empty store, an image that boots, and a few words for guests. */
 import assert from "node:assert/strict";
-import type { Abortable, FaultCode } from "@cocoon/core";
-import { isFault } from "@cocoon/core";
+import { type Abortable, type FaultCode, isFault } from "@cocoon/core";
 import { eventually } from "@cocoon/testkit";
-import type { GuestExit, RunSpec, VmEvent, VmRuntime } from "../runtime.ts";
+import type { GuestExit, VmEvent, VmRuntime } from "../runtime.ts";
+import type { RunSpec } from "../requests.ts";
 import type { Vm } from "../vm.ts";
 
 export interface RuntimeHarness extends AsyncDisposable {
@@ -45,14 +45,14 @@ export async function runIn(
   await using program = await runtime.exec(ref, request, { signal });
   if (command.stdin !== undefined) program.stdin.end(command.stdin);
   const [stdout, stderr, exit] = await Promise.all([
-    textOf(program.stdout),
-    textOf(program.stderr),
+    readText(program.stdout),
+    readText(program.stderr),
     program.exited,
   ]);
   return { stdout, stderr, ...exit };
 }
 
-async function textOf(stream: AsyncIterable<Buffer>): Promise<string> {
+async function readText(stream: AsyncIterable<Buffer>): Promise<string> {
   const pieces: Buffer[] = [];
   for await (const piece of stream) pieces.push(piece);
   return Buffer.concat(pieces).toString("utf8");

@@ -35,7 +35,7 @@ export function describeSnapshots(use: () => Bench): void {
     assert.deepEqual((await runtime.inspect(vm.id, { signal })).snapshotIds, []);
   });
 
-  it("clones guests that go on from one point, diverge, and are somebody of their own", async () => {
+  it("clones guests that go on from one point, diverge, and have identities of their own", async () => {
     const { runtime, clone } = use();
     await using one = await clone("clone-one");
     await using other = await clone("clone-other");

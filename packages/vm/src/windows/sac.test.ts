@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { duplexPair, type Duplex } from "node:stream";
 import { test } from "node:test";
 import { isFault } from "@cocoon/core";
-import { assignWindowsAddresses, maskOf, readNets } from "./sac.ts";
+import { assignWindowsAddresses, computeMask, readNets } from "./sac.ts";
 
 const timing = { promptMs: 60_000, stepMs: 20, listTries: 10, verifyTries: 5 };
 
@@ -88,7 +88,7 @@ test("lines and masks", () => {
     { net: 4, ip: "10.0.0.1" },
     { net: 4, ip: "fe80::1" },
   ]);
-  assert.deepEqual([0, 8, 16, 23, 24, 32].map(maskOf), [
+  assert.deepEqual([0, 8, 16, 23, 24, 32].map(computeMask), [
     "0.0.0.0",
     "255.0.0.0",
     "255.255.0.0",

@@ -20,7 +20,7 @@ export interface SacOptions extends Abortable {
   readonly timing?: Partial<SacTiming>;
 }
 
-export interface SacTiming {
+interface SacTiming {
   /** How long the prompt may take to come. */
   readonly promptMs: number;
   /** How long to wait for an answer, and between two tries. */
@@ -72,7 +72,7 @@ interface Assignment extends Abortable {
 }
 
 async function assign(session: SacSession, { net, address, timing, signal }: Assignment): Promise<void> {
-  const words = ["i", net, address.ip, maskOf(address.prefix), address.gateway ?? ""];
+  const words = ["i", net, address.ip, computeMask(address.prefix), address.gateway ?? ""];
   await session.ask(words.join(" ").trim(), timing, { signal });
   for (let tries = 0; tries < timing.verifyTries; tries += 1) {
     const found = readNets(await session.ask("i", timing, { signal }));
@@ -90,7 +90,7 @@ export function readNets(text: string): readonly { readonly net: number; readonl
 }
 
 /** 16 -> 255.255.0.0 */
-export function maskOf(prefix: number): string {
+export function computeMask(prefix: number): string {
   const bits = prefix === 0 ? 0 : (0xffffffff << (32 - prefix)) >>> 0;
   return [24, 16, 8, 0].map((shift) => (bits >>> shift) & 255).join(".");
 }
@@ -114,7 +114,7 @@ class SacSession implements Disposable {
     this.#console.off("data", this.#listener);
   }
 
-  /** Windows shows the prompt only when somebody types. */
+  /** Windows shows the prompt only after input. */
   async awaitPrompt({ promptMs, stepMs }: SacTiming, { signal }: Abortable): Promise<void> {
     const deadline = performance.now() + promptMs;
     while (performance.now() < deadline) {

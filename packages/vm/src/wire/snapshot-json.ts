@@ -2,10 +2,10 @@
  * Snapshots as the `cocoon` command and its archives write them: snake case, empty fields left out. Our own extra keys
  * are additive; other readers ignore them.
  */
-import { Fault } from "@cocoon/core";
+import { Fault, tryParseJson } from "@cocoon/core";
 import * as z from "zod";
 import type { Snapshot } from "../snapshot.ts";
-import { configJsonSchema, configOfJson, jsonOfConfig } from "./vm-json.ts";
+import { configJsonSchema, readConfigJson, writeConfigJson } from "./vm-json.ts";
 
 export const snapshotJsonSchema = configJsonSchema.extend({
   id: z.string(),
@@ -20,10 +20,10 @@ export const snapshotJsonSchema = configJsonSchema.extend({
 export type SnapshotJson = z.input<typeof snapshotJsonSchema>;
 
 /** Without the time, as an archive carries it, when `archived`. */
-export function jsonOfSnapshot(snapshot: Snapshot, { archived = false } = {}): SnapshotJson {
+export function writeSnapshotJson(snapshot: Snapshot, { archived = false } = {}): SnapshotJson {
   const blobs = snapshot.imageBlobIds.map((id) => [id, {}] as const);
   return {
-    ...jsonOfConfig(snapshot.config),
+    ...writeConfigJson(snapshot.config),
     id: snapshot.id,
     name: snapshot.name,
     ...(snapshot.description ? { description: snapshot.description } : {}),
@@ -34,13 +34,13 @@ export function jsonOfSnapshot(snapshot: Snapshot, { archived = false } = {}): S
   };
 }
 
-export function snapshotOfJson(json: z.output<typeof snapshotJsonSchema>): Snapshot {
+export function readSnapshotJson(json: z.output<typeof snapshotJsonSchema>): Snapshot {
   return {
     id: json.id,
     name: json.name,
     ...(json.description ? { description: json.description } : {}),
-    hypervisor: hypervisorOf(json.hypervisor),
-    config: configOfJson(json),
+    hypervisor: readHypervisor(json.hypervisor),
+    config: readConfigJson(json),
     nics: json.nics ?? 0,
     imageBlobIds: Object.keys(json.image_blob_ids ?? {}),
     createdAt: json.created_at ?? new Date(0).toISOString(),
@@ -48,7 +48,7 @@ export function snapshotOfJson(json: z.output<typeof snapshotJsonSchema>): Snaps
   };
 }
 
-export function hypervisorOf(text: string | undefined): Snapshot["hypervisor"] {
+export function readHypervisor(text: string | undefined): Snapshot["hypervisor"] {
   return text === "qemu" || text === "firecracker" ? text : "cloud-hypervisor";
 }
 
@@ -56,12 +56,12 @@ const archiveVersion = 1;
 const envelopeSchema = z.object({ version: z.int(), config: z.unknown() });
 
 /** What `snapshot.json` of an archive holds. */
-export function envelopeOf(snapshot: Snapshot): Readonly<Record<string, unknown>> {
-  return { config: jsonOfSnapshot(snapshot, { archived: true }), version: archiveVersion };
+export function writeEnvelope(snapshot: Snapshot): Readonly<Record<string, unknown>> {
+  return { config: writeSnapshotJson(snapshot, { archived: true }), version: archiveVersion };
 }
 
 export function readEnvelope(text: string): Snapshot {
-  const head = envelopeSchema.safeParse(tryParse(text));
+  const head = envelopeSchema.safeParse(tryParseJson(text));
   if (!head.success) throw new Fault("invalid", "invalid snapshot archive: snapshot.json is malformed");
   if (head.data.version !== archiveVersion)
     throw new Fault("preconditionFailed", `unsupported snapshot archive version ${head.data.version}`);
@@ -70,13 +70,5 @@ export function readEnvelope(text: string): Snapshot {
     throw new Fault("invalid", "invalid snapshot archive: snapshot.json is malformed", {
       cause: config.error,
     });
-  return snapshotOfJson(config.data);
-}
-
-function tryParse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined; // reported by the schema
-  }
+  return readSnapshotJson(config.data);
 }

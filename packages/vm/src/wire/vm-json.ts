@@ -68,19 +68,19 @@ export const vmJsonSchema = z.object({
   /** Ours: how far the guest is, which incarnation it is, and what is wrong with it. */
   guest: z.enum(["unknown", "booting", "refreshing", "ready"]).nullish(),
   epoch: z.string().nullish(),
-  trouble: z.string().nullish(),
+  problem: z.string().nullish(),
 });
 
 export type VmJson = z.input<typeof vmJsonSchema>;
 
-/** Labels that stand for fields which mean nothing here but are kept for whoever set them. */
+/** Labels that stand for fields which mean nothing here but are kept for the client that set them. */
 export const keptLabels = {
   queueSize: "cocoon/queue-size",
   diskQueueSize: "cocoon/disk-queue-size",
   noDirectIo: "cocoon/no-direct-io",
 } as const;
 
-export function jsonOfConfig(config: VmConfig): ConfigJson {
+export function writeConfigJson(config: VmConfig): ConfigJson {
   const { labels } = config;
   const queueSize = Number(labels[keptLabels.queueSize] ?? 0);
   const diskQueueSize = Number(labels[keptLabels.diskQueueSize] ?? 0);
@@ -99,7 +99,7 @@ export function jsonOfConfig(config: VmConfig): ConfigJson {
   };
 }
 
-export function configOfJson(json: ConfigJson): VmConfig {
+export function readConfigJson(json: ConfigJson): VmConfig {
   const labels: Record<string, string> = {};
   if (json.queue_size) labels[keptLabels.queueSize] = String(json.queue_size);
   if (json.disk_queue_size) labels[keptLabels.diskQueueSize] = String(json.disk_queue_size);
@@ -117,7 +117,7 @@ export function configOfJson(json: ConfigJson): VmConfig {
   };
 }
 
-function jsonOfNic(nic: VmNic): z.input<typeof nicJsonSchema> {
+function writeNicJson(nic: VmNic): z.input<typeof nicJsonSchema> {
   return {
     tap: nic.tap ?? "",
     mac: nic.mac,
@@ -130,7 +130,7 @@ function jsonOfNic(nic: VmNic): z.input<typeof nicJsonSchema> {
   };
 }
 
-function nicOfJson(json: z.output<typeof nicJsonSchema>): VmNic {
+function readNicJson(json: z.output<typeof nicJsonSchema>): VmNic {
   const { ip, prefix, gateway } = json.network ?? {};
   return {
     mac: json.mac,
@@ -145,7 +145,7 @@ function nicOfJson(json: z.output<typeof nicJsonSchema>): VmNic {
   };
 }
 
-function jsonOfDisk(disk: VmDisk): z.input<typeof diskJsonSchema> {
+function writeDiskJson(disk: VmDisk): z.input<typeof diskJsonSchema> {
   return {
     path: disk.path,
     ro: disk.readOnly,
@@ -156,7 +156,7 @@ function jsonOfDisk(disk: VmDisk): z.input<typeof diskJsonSchema> {
   };
 }
 
-function diskOfJson(json: z.output<typeof diskJsonSchema>): VmDisk {
+function readDiskJson(json: z.output<typeof diskJsonSchema>): VmDisk {
   const roles = ["layer", "cow", "cidata", "data"] as const;
   return {
     path: json.path,
@@ -168,16 +168,16 @@ function diskOfJson(json: z.output<typeof diskJsonSchema>): VmDisk {
   };
 }
 
-export function jsonOfVm(vm: Vm): VmJson {
+export function writeVmJson(vm: Vm): VmJson {
   return {
     id: vm.id,
     hypervisor: vm.hypervisor,
     state: vm.state,
-    config: { ...jsonOfConfig(vm.config), name: vm.name },
+    config: { ...writeConfigJson(vm.config), name: vm.name },
     pid: vm.pid ?? 0,
     ...(vm.socketPath ? { socket_path: vm.socketPath } : {}),
-    ...(vm.nics.length > 0 ? { network_configs: vm.nics.map(jsonOfNic) } : {}),
-    ...(vm.disks.length > 0 ? { storage_configs: vm.disks.map(jsonOfDisk) } : {}),
+    ...(vm.nics.length > 0 ? { network_configs: vm.nics.map(writeNicJson) } : {}),
+    ...(vm.disks.length > 0 ? { storage_configs: vm.disks.map(writeDiskJson) } : {}),
     first_booted: vm.firstBooted,
     ...(vm.snapshotIds.length > 0
       ? { snapshot_ids: Object.fromEntries(vm.snapshotIds.map((id) => [id, {}])) }
@@ -191,11 +191,11 @@ export function jsonOfVm(vm: Vm): VmJson {
       : {}),
     guest: vm.guest,
     epoch: vm.epoch,
-    ...(vm.trouble ? { trouble: vm.trouble } : {}),
+    ...(vm.problem ? { problem: vm.problem } : {}),
   };
 }
 
-/** In the words of the newest generation, which knows one for every end that nobody asked for. */
+/** In the words of the newest generation, which knows one for every end that was not requested. */
 const transitionReasons = {
   stopped: "stop-user",
   guest: "stop-guest",
@@ -204,48 +204,48 @@ const transitionReasons = {
   lost: "unexpected-exit",
 } as const;
 
-function exitOfJson(reason: string | null | undefined, at: string): VmExit | undefined {
+function readExitJson(reason: string | null | undefined, at: string): VmExit | undefined {
   if (reason === "stop-user") return { reason: "stopped", at };
   if (reason === "stop-guest") return { reason: "guest", at };
   return reason === "unexpected-exit" ? { reason: "lost", at } : undefined;
 }
 
 /** `stopped (stale)` is a VM whose process was found dead. Words of other vintages count as `error`. */
-export function stateOfText(text: string): VmState {
+export function parseStateText(text: string): VmState {
   if (text.startsWith("stopped")) return "stopped";
   return vmStates.find((state) => state === text) ?? "error";
 }
 
-export function vmOfJson(json: z.output<typeof vmJsonSchema>, hypervisor: Hypervisor): Vm {
+export function readVmJson(json: z.output<typeof vmJsonSchema>, hypervisor: Hypervisor): Vm {
   return {
     id: json.id,
     name: json.config.name ?? "",
-    state: stateOfText(json.state),
+    state: parseStateText(json.state),
     hypervisor,
-    config: configOfJson(json.config),
+    config: readConfigJson(json.config),
     origin: { kind: "image", image: json.config.image ?? "" },
     ...(json.pid > 0 ? { pid: json.pid } : {}),
     ...(json.socket_path ? { socketPath: json.socket_path } : {}),
-    nics: (json.network_configs ?? []).map(nicOfJson),
-    disks: (json.storage_configs ?? []).map(diskOfJson),
+    nics: (json.network_configs ?? []).map(readNicJson),
+    disks: (json.storage_configs ?? []).map(readDiskJson),
     snapshotIds: Object.keys(json.snapshot_ids ?? {}),
     guest: json.guest ?? "unknown",
     epoch: json.epoch ?? json.started_at ?? "",
     firstBooted: json.first_booted,
-    ...historyOfJson(json),
+    ...readHistoryJson(json),
   };
 }
 
-function historyOfJson(
+function readHistoryJson(
   json: z.output<typeof vmJsonSchema>,
-): Pick<Vm, "createdAt" | "updatedAt" | "startedAt" | "stoppedAt" | "lastExit" | "trouble"> {
-  const exit = exitOfJson(json.last_transition_reason, json.last_transition_at ?? json.updated_at);
+): Pick<Vm, "createdAt" | "updatedAt" | "startedAt" | "stoppedAt" | "lastExit" | "problem"> {
+  const exit = readExitJson(json.last_transition_reason, json.last_transition_at ?? json.updated_at);
   return {
     createdAt: json.created_at,
     updatedAt: json.updated_at,
     ...(json.started_at ? { startedAt: json.started_at } : {}),
     ...(json.stopped_at ? { stoppedAt: json.stopped_at } : {}),
     ...(exit ? { lastExit: exit } : {}),
-    ...(json.trouble ? { trouble: json.trouble } : {}),
+    ...(json.problem ? { problem: json.problem } : {}),
   };
 }

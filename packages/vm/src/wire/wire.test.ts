@@ -5,13 +5,13 @@ import fc from "fast-check";
 import type { Snapshot } from "../snapshot.ts";
 import type { Vm } from "../vm.ts";
 import {
-  envelopeOf,
-  jsonOfSnapshot,
+  writeEnvelope,
+  writeSnapshotJson,
   readEnvelope,
   snapshotJsonSchema,
-  snapshotOfJson,
+  readSnapshotJson,
 } from "./snapshot-json.ts";
-import { jsonOfVm, keptLabels, stateOfText, vmJsonSchema, vmOfJson } from "./vm-json.ts";
+import { writeVmJson, keptLabels, parseStateText, vmJsonSchema, readVmJson } from "./vm-json.ts";
 
 const vm: Vm = {
   id: "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
@@ -54,7 +54,7 @@ const vm: Vm = {
 };
 
 test("a VM as the command prints it", () => {
-  assert.deepEqual(jsonOfVm(vm), {
+  assert.deepEqual(writeVmJson(vm), {
     id: vm.id,
     hypervisor: "qemu",
     state: "running",
@@ -95,7 +95,7 @@ test("a VM as the command prints it", () => {
 });
 
 test("what we print we read again", () => {
-  assert.deepEqual(vmOfJson(vmJsonSchema.parse(jsonOfVm(vm)), "qemu"), vm);
+  assert.deepEqual(readVmJson(vmJsonSchema.parse(writeVmJson(vm)), "qemu"), vm);
 });
 
 test("what the Go command prints is read: null lists, missing fields, addresses", () => {
@@ -120,7 +120,7 @@ test("what the Go command prints is read: null lists, missing fields, addresses"
     updated_at: "2026-01-01T00:00:00.123456789Z",
     transition_generation: 4,
   });
-  const read = vmOfJson(parsed, "cloud-hypervisor");
+  const read = readVmJson(parsed, "cloud-hypervisor");
   assert.deepEqual(
     [read.state, read.pid, read.disks, read.nics[0]?.address],
     ["stopped", undefined, [], { ip: "10.88.0.5", prefix: 16, gateway: "10.88.0.1" }],
@@ -128,7 +128,7 @@ test("what the Go command prints is read: null lists, missing fields, addresses"
 });
 
 test("words for states that we do not know count as error", () => {
-  assert.deepEqual(["running", "stopped (stale)", "hibernating"].map(stateOfText), [
+  assert.deepEqual(["running", "stopped (stale)", "hibernating"].map(parseStateText), [
     "running",
     "stopped",
     "error",
@@ -149,9 +149,9 @@ test("a snapshot survives its envelope, whatever it is called", () => {
         createdAt: "2026-01-01T00:00:00.000Z",
         sizeBytes: 0,
       };
-      const read = readEnvelope(JSON.stringify(envelopeOf(snapshot)));
+      const read = readEnvelope(JSON.stringify(writeEnvelope(snapshot)));
       assert.deepEqual({ ...read, createdAt: snapshot.createdAt }, snapshot);
-      assert.deepEqual(snapshotOfJson(snapshotJsonSchema.parse(jsonOfSnapshot(snapshot))), snapshot);
+      assert.deepEqual(readSnapshotJson(snapshotJsonSchema.parse(writeSnapshotJson(snapshot))), snapshot);
     }),
   );
 });

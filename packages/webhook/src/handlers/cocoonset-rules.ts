@@ -2,7 +2,7 @@
 import {
   backends,
   connectionTypes,
-  dnsLabelTrouble,
+  findDnsLabelProblem,
   guestSystems,
   hibernatePolicies,
   isImageUrl,
@@ -16,8 +16,13 @@ import { emptyAgent, type AgentShape, type SpecShape, type ToolboxShape } from "
 
 type Report = (field: string, message: string) => void;
 
+/** Most messages begin with the field. */
+function wrong(report: Report, field: string, text: string): void {
+  report(field, `${field} ${text}`);
+}
+
 /** Every violation; `message` is the whole text, `field` where it is. */
-export function violationsOf(spec: SpecShape): FieldCause[] {
+export function findViolations(spec: SpecShape): FieldCause[] {
   const found: FieldCause[] = [];
   const report: Report = (field, message) => void found.push({ field, message });
   const agent = spec.agent ?? emptyAgent;
@@ -29,11 +34,11 @@ export function violationsOf(spec: SpecShape): FieldCause[] {
 
 function checkAgent(agent: AgentShape, report: Report): void {
   const at = "spec.agent";
-  if (agent.image === "") report(`${at}.image`, `${at}.image is required`);
+  if (agent.image === "") wrong(report, `${at}.image`, "is required");
   const replicas = agent.replicas ?? 0;
-  if (replicas < 0) report(`${at}.replicas`, `${at}.replicas must be >= 0, got ${replicas}`);
-  if (!isOneOf(agent.mode, ["clone", "run"]))
-    report(`${at}.mode`, `${at}.mode must be clone or run, got ${quoted(agent.mode)}`);
+  if (replicas < 0) wrong(report, `${at}.replicas`, `must be >= 0, got ${replicas}`);
+  if (!isAmong(agent.mode, ["clone", "run"]))
+    wrong(report, `${at}.mode`, `must be clone or run, got ${quoted(agent.mode)}`);
   checkOptions(agent, { at, report });
   checkMode(agent, { at, mode: agent.mode || "clone", report });
 }
@@ -45,14 +50,11 @@ interface Place {
 
 function checkOptions(machine: AgentShape | ToolboxShape, { at, report }: Place): void {
   const { os, backend, image } = machine;
-  if (!isOneOf(os, guestSystems))
-    report(`${at}.os`, `${at}.os must be linux, windows, android, or macos, got ${quoted(os)}`);
+  if (!isAmong(os, guestSystems))
+    wrong(report, `${at}.os`, `must be linux, windows, android, or macos, got ${quoted(os)}`);
   checkConnection(machine, { at, report });
-  if (!isOneOf(backend, backends))
-    report(
-      `${at}.backend`,
-      `${at}.backend must be cloud-hypervisor, firecracker, or qemu, got ${quoted(backend)}`,
-    );
+  if (!isAmong(backend, backends))
+    wrong(report, `${at}.backend`, `must be cloud-hypervisor, firecracker, or qemu, got ${quoted(backend)}`);
   if (backend === "firecracker" && os === "windows")
     report(`${at}.os`, `${at}: firecracker does not support Windows guests`);
   if (backend === "firecracker" && isImageUrl(image))
@@ -64,19 +66,20 @@ function checkOptions(machine: AgentShape | ToolboxShape, { at, report }: Place)
 }
 
 function checkConnection({ connType }: AgentShape | ToolboxShape, { at, report }: Place): void {
-  if (!isOneOf(connType, connectionTypes))
-    report(`${at}.connType`, `${at}.connType must be ssh, rdp, vnc, or adb, got ${quoted(connType)}`);
+  if (!isAmong(connType, connectionTypes))
+    wrong(report, `${at}.connType`, `must be ssh, rdp, vnc, or adb, got ${quoted(connType)}`);
 }
 
 function checkAmounts({ storage, probePort }: AgentShape | ToolboxShape, { at, report }: Place): void {
   const size = storage === null || storage === undefined ? undefined : tryParseQuantity(storage);
   if (storage !== null && storage !== undefined && (size === undefined || size.nanos <= 0n))
-    report(
+    wrong(
+      report,
       `${at}.storage`,
-      `${at}.storage must be a quantity above 0, for example 20Gi, got ${quoted(String(storage))}`,
+      `must be a quantity above 0, for example 20Gi, got ${quoted(String(storage))}`,
     );
   if (probePort !== null && probePort !== undefined && !isPort(probePort))
-    report(`${at}.probePort`, `${at}.probePort must be between 0 and 65535, got ${probePort}`);
+    wrong(report, `${at}.probePort`, `must be between 0 and 65535, got ${probePort}`);
 }
 
 function checkMode(
@@ -86,9 +89,10 @@ function checkMode(
   if (backend === "firecracker" && mode !== "run")
     report(`${at}.mode`, `${at}: firecracker does not support ${mode} mode, use mode=run instead`);
   if (mode === "clone" && image !== "" && tryParseRelativeReference(image) === undefined)
-    report(
+    wrong(
+      report,
       `${at}.image`,
-      `${at}.image ${quoted(image)} must be repo[:tag] when mode is clone (no registry port or digest)`,
+      `${quoted(image)} must be repo[:tag] when mode is clone (no registry port or digest)`,
     );
 }
 
@@ -97,7 +101,7 @@ function checkToolboxes({ toolboxes }: SpecShape, agent: AgentShape, report: Rep
   for (const [index, toolbox] of (toolboxes ?? []).entries()) {
     const at = `spec.toolboxes[${index}]`;
     if (toolbox.name === "") {
-      report(`${at}.name`, `${at}.name is required`);
+      wrong(report, `${at}.name`, "is required");
       continue;
     }
     checkName(toolbox.name, { at, earlier, report });
@@ -111,59 +115,56 @@ function checkName(
   { at, earlier, report }: Place & { readonly earlier: ReadonlySet<string> },
 ): void {
   const field = `${at}.name`;
-  const trouble = dnsLabelTrouble(name);
-  if (trouble !== undefined) report(field, `${field} ${quoted(name)} must match RFC 1123 label: ${trouble}`);
+  const problem = findDnsLabelProblem(name);
+  if (problem !== undefined) wrong(report, field, `${quoted(name)} must match RFC 1123 label: ${problem}`);
   if (isInteger(name))
-    report(field, `${field} ${quoted(name)} must not be purely numeric (conflicts with agent slot naming)`);
-  if (earlier.has(name)) report(field, `${field} ${quoted(name)} duplicates an earlier toolbox`);
+    wrong(report, field, `${quoted(name)} must not be purely numeric (conflicts with agent slot naming)`);
+  if (earlier.has(name)) wrong(report, field, `${quoted(name)} duplicates an earlier toolbox`);
 }
 
 function checkToolbox(toolbox: ToolboxShape, agent: AgentShape, { at, report }: Place): void {
-  if (!isOneOf(toolbox.mode, ["run", "clone", "static"]))
-    report(`${at}.mode`, `${at}.mode must be run, clone, or static, got ${quoted(toolbox.mode)}`);
+  if (!isAmong(toolbox.mode, ["run", "clone", "static"]))
+    wrong(report, `${at}.mode`, `must be run, clone, or static, got ${quoted(toolbox.mode)}`);
   if (toolbox.mode === "static") return checkStatic(toolbox, { at, report });
-  if (toolbox.image === "") report(`${at}.image`, `${at}.image is required when mode is run or clone`);
+  if (toolbox.image === "") wrong(report, `${at}.image`, "is required when mode is run or clone");
   checkOptions(toolbox, { at, report });
   const backend = toolbox.backend || "cloud-hypervisor";
   const agentBackend = agent.backend || "cloud-hypervisor";
   if (backend !== agentBackend)
-    report(
+    wrong(
+      report,
       `${at}.backend`,
-      `${at}.backend ${quoted(backend)} must match spec.agent.backend ${quoted(agentBackend)}`,
+      `${quoted(backend)} must match spec.agent.backend ${quoted(agentBackend)}`,
     );
   checkMode(toolbox, { at, mode: toolbox.mode || "run", report });
 }
 
 function checkStatic(toolbox: ToolboxShape, { at, report }: Place): void {
   const waits = toolbox.awaitAddress === true;
-  if (toolbox.staticIP === "" && !waits)
-    report(`${at}.staticIP`, `${at}.staticIP is required when mode=static`);
+  if (toolbox.staticIP === "" && !waits) wrong(report, `${at}.staticIP`, "is required when mode=static");
   if (toolbox.staticIP !== "" && isIP(toolbox.staticIP) === 0)
-    report(`${at}.staticIP`, `${at}.staticIP ${quoted(toolbox.staticIP)} must be an IP address`);
-  if (toolbox.staticVMID === "" && !waits)
-    report(`${at}.staticVMID`, `${at}.staticVMID is required when mode=static`);
+    wrong(report, `${at}.staticIP`, `${quoted(toolbox.staticIP)} must be an IP address`);
+  if (toolbox.staticVMID === "" && !waits) wrong(report, `${at}.staticVMID`, "is required when mode=static");
   checkConnection(toolbox, { at, report });
 }
 
 function checkSet(spec: SpecShape, agent: AgentShape, report: Report): void {
   const { snapshotPolicy, hibernatePolicy, toolboxes } = spec;
-  if (!isOneOf(snapshotPolicy, snapshotPolicies))
-    report(
+  if (!isAmong(snapshotPolicy, snapshotPolicies))
+    wrong(
+      report,
       "spec.snapshotPolicy",
-      `spec.snapshotPolicy must be always, main-only, or never, got ${quoted(snapshotPolicy)}`,
+      `must be always, main-only, or never, got ${quoted(snapshotPolicy)}`,
     );
-  if (!isOneOf(hibernatePolicy, hibernatePolicies))
-    report(
-      "spec.hibernatePolicy",
-      `spec.hibernatePolicy must be retain or release, got ${quoted(hibernatePolicy)}`,
-    );
+  if (!isAmong(hibernatePolicy, hibernatePolicies))
+    wrong(report, "spec.hibernatePolicy", `must be retain or release, got ${quoted(hibernatePolicy)}`);
   const hasMore = (agent.replicas ?? 0) > 0 || (toolboxes?.length ?? 0) > 0;
   if (hibernatePolicy === "release" && hasMore)
     report("spec.hibernatePolicy", "hibernatePolicy=release requires agent.replicas=0 and no toolboxes");
 }
 
 /** Empty is "not set". */
-function isOneOf(text: string, values: readonly string[]): boolean {
+function isAmong(text: string, values: readonly string[]): boolean {
   return text === "" || values.includes(text);
 }
 

@@ -12,8 +12,15 @@ interface VmShape {
   readonly storage: string | number | undefined;
 }
 
+interface SourceShape {
+  readonly namespace: string;
+  readonly set: string;
+  readonly slot: number;
+}
+
 export interface AgentShape extends VmShape {
   readonly replicas: number | undefined;
+  readonly from: SourceShape | undefined;
 }
 
 export interface ToolboxShape extends VmShape {
@@ -45,8 +52,8 @@ export function readSet(object: JsonObject | undefined): ReadSet {
   metadata?.maybeText("namespace");
   const name = metadata?.text("name") ?? "";
   const spec = readSpec(reader.object("spec") ?? nothing);
-  const { trouble } = reader;
-  return trouble === undefined ? { kind: "value", name, spec } : { kind: "fault", message: trouble };
+  const { problem } = reader;
+  return problem === undefined ? { kind: "value", name, spec } : { kind: "fault", message: problem };
 }
 
 const nothing = new ObjectReader({});
@@ -66,7 +73,12 @@ function readSpec(spec: ObjectReader): SpecShape {
 }
 
 function readAgent(agent: ObjectReader): AgentShape {
-  return { ...readVm(agent), replicas: agent.integer("replicas") };
+  const from = agent.object("from");
+  return { ...readVm(agent), replicas: agent.integer("replicas"), from: from && readSource(from) };
+}
+
+function readSource(from: ObjectReader): SourceShape {
+  return { namespace: from.text("namespace"), set: from.text("set"), slot: from.integer("slot") ?? 0 };
 }
 
 export const emptyAgent: AgentShape = readAgent(nothing);

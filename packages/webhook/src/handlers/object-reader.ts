@@ -4,24 +4,23 @@
  */
 import type { JsonObject } from "@cocoon/kube/admission";
 
-/** More are not told. */
-const mostTroubles = 10;
+const maxProblems = 10;
 
 export class ObjectReader {
   readonly #object: JsonObject;
   readonly #at: string;
   /** Shared with the readers of everything inside. */
-  readonly #troubles: string[];
+  readonly #problems: string[];
 
-  constructor(object: JsonObject, at = "", troubles: string[] = []) {
+  constructor(object: JsonObject, at = "", problems: string[] = []) {
     this.#object = object;
     this.#at = at;
-    this.#troubles = troubles;
+    this.#problems = problems;
   }
 
   /** What has the wrong type, field by field; undefined when nothing has. */
-  get trouble(): string | undefined {
-    return this.#troubles.length === 0 ? undefined : this.#troubles.slice(0, mostTroubles).join("; ");
+  get problem(): string | undefined {
+    return this.#problems.length === 0 ? undefined : this.#problems.slice(0, maxProblems).join("; ");
   }
 
   text(field: string): string {
@@ -31,6 +30,13 @@ export class ObjectReader {
   maybeText(field: string): string | undefined {
     const value = this.#object[field] ?? undefined;
     return value === undefined || typeof value === "string" ? value : this.#wrong(field, "a text");
+  }
+
+  /** Checks the types alone. */
+  texts(fields: readonly string[], { nullable = true } = {}): void {
+    for (const field of fields)
+      if (this.#object[field] === null && !nullable) this.#wrong(field, "a text");
+      else this.maybeText(field);
   }
 
   flag(field: string): boolean | undefined {
@@ -45,7 +51,6 @@ export class ObjectReader {
       : this.#wrong(field, "a whole number");
   }
 
-  /** A quantity, not parsed yet. */
   amount(field: string): string | number | undefined {
     const value = this.#object[field] ?? undefined;
     return value === undefined || typeof value === "string" || typeof value === "number"
@@ -57,7 +62,12 @@ export class ObjectReader {
     const value = this.#object[field] ?? undefined;
     if (value === undefined) return undefined;
     if (!isObject(value)) return this.#wrong(field, "an object");
-    return new ObjectReader(value, this.#path(field), this.#troubles);
+    return new ObjectReader(value, this.#path(field), this.#problems);
+  }
+
+  required(field: string): ObjectReader {
+    const value = this.#object[field] ?? this.#wrong(field, "an object");
+    return (value !== undefined ? this.object(field) : undefined) ?? new ObjectReader({});
   }
 
   objects(field: string): ObjectReader[] | undefined {
@@ -67,7 +77,7 @@ export class ObjectReader {
     return value.map((item: unknown, index) => {
       const at = `${field}[${index}]`;
       if (!isObject(item)) this.#wrong(at, "an object");
-      return new ObjectReader(isObject(item) ? item : {}, this.#path(at), this.#troubles);
+      return new ObjectReader(isObject(item) ? item : {}, this.#path(at), this.#problems);
     });
   }
 
@@ -76,7 +86,7 @@ export class ObjectReader {
   }
 
   #wrong(field: string, wanted: string): undefined {
-    this.#troubles.push(`${this.#path(field)}: must be ${wanted}`);
+    this.#problems.push(`${this.#path(field)}: must be ${wanted}`);
     return undefined;
   }
 

@@ -15,13 +15,13 @@ import { readNodeFacts } from "../nodes/node-facts.ts";
 import { PendingLoads } from "../nodes/pending-loads.ts";
 import { PlacementRules } from "../nodes/placement.ts";
 import { PodIndex } from "../pods/pod-index.ts";
-import { Ledger } from "../store/ledger.ts";
+import { ReservationIndex } from "../store/reservation-index.ts";
 import { Reservations } from "../store/reservations.ts";
 import { ShardWrites } from "../store/shard-writes.ts";
-import { Witness } from "../store/witness.ts";
+import { WatchProgress } from "../store/watch-progress.ts";
 import { ConfigMapServer } from "../testing/config-map-server.ts";
 import { mutatePods } from "./mutate.ts";
-import { judgeSticky } from "./sticky.ts";
+import { decideSticky } from "./sticky.ts";
 
 const signal = new AbortController().signal;
 
@@ -40,11 +40,11 @@ interface NodeSpec {
 function startReplica(server: ConfigMapServer, nodes: readonly NodeSpec[]) {
   const pods = new PodIndex({ version: () => "0" });
   const pending = new PendingLoads((claim) => pods.hasClaim(claim));
-  const ledger = new Ledger(pending);
-  const witness = new Witness();
+  const reserved = new ReservationIndex(pending);
+  const watchProgress = new WatchProgress();
   server.watch(({ object }) => {
-    ledger.apply(object);
-    witness.advance(BigInt(object.metadata.resourceVersion ?? "0"));
+    reserved.apply(object);
+    watchProgress.advance(BigInt(object.metadata.resourceVersion ?? "0"));
   });
   const facts = nodes.map(({ name, pool = "default", allocatable }) =>
     readNodeFacts({
@@ -57,26 +57,28 @@ function startReplica(server: ConfigMapServer, nodes: readonly NodeSpec[]) {
     inPool: (pool: string) => facts.filter((each) => each.pool === pool),
   };
   const placement = new PlacementRules({ nodes: source, pods, pending, pinMode: "auto" });
-  const sets = { ownerOfPrefix: () => undefined, ownerOfName: () => undefined };
+  const sets = { findPrefixOwner: () => undefined, findNameOwner: () => undefined };
   const client = server.client();
   const reservations = new Reservations({
     client,
-    context: { ledger, sets, pods, placement, now: () => new Date(0) },
-    writes: new ShardWrites({ client, ledger, count: () => undefined, signal }),
-    witness,
+    context: { reserved, sets, pods, placement, now: () => new Date(0) },
+    writes: new ShardWrites({ client, reserved, count: () => undefined, signal }),
+    watchProgress,
     isInRegistry: () => Promise.resolve(false),
     log: silentLogger,
     signal,
   });
-  const judge = mutatePods({
-    judgeMachine: judgeSticky({
+  const decide = mutatePods({
+    decideMachine: decideSticky({
       reservations,
       pending,
       workloads: { deploymentUid: () => "d", desired: () => undefined } as never,
-      judgeSetPod: () => assert.fail("no set here"),
+      decideSetPod: () => assert.fail("no set here"),
       onFailure: "refuse",
       granted: () => undefined,
     }),
+    sourceAccess: () => Promise.resolve([]),
+    writers: { includes: () => Promise.resolve(false) },
     keepOff: false,
     log: silentLogger,
   });
@@ -90,7 +92,7 @@ function startReplica(server: ConfigMapServer, nodes: readonly NodeSpec[]) {
       object,
       ...more,
     } as unknown as AdmissionRequest;
-    const { verdict } = await judge(request, { signal, log: silentLogger } as unknown as AdmissionContext);
+    const { verdict } = await decide(request, { signal, log: silentLogger } as unknown as AdmissionContext);
     assert.notEqual(verdict.kind, "deny", JSON.stringify(verdict));
     const patch = verdict.kind === "allow" ? (verdict.patch ?? []) : [];
     return { patch, pod: applyJsonPatch(object, patch) as Json };
@@ -105,7 +107,7 @@ interface Stored {
   readonly pool: string;
 }
 
-function entriesOf(server: ConfigMapServer): Stored[] {
+function readEntries(server: ConfigMapServer): Stored[] {
   const texts = server.objects.flatMap(({ data }) => Object.values(data ?? {}));
   return texts.map((text) => JSON.parse(text) as Stored);
 }
@@ -121,7 +123,13 @@ function comparable(pod: Json): Json {
   return { ...pod, metadata: { ...pod.metadata, annotations } };
 }
 
-const replicaOf = { apiVersion: "apps/v1", kind: "ReplicaSet", name: "web-1", uid: "r", controller: true };
+const replicaReference = {
+  apiVersion: "apps/v1",
+  kind: "ReplicaSet",
+  name: "web-1",
+  uid: "r",
+  controller: true,
+};
 
 function machine(more: { metadata?: object; spec?: object } = {}): Json {
   return {
@@ -133,6 +141,22 @@ function machine(more: { metadata?: object; spec?: object } = {}): Json {
     },
   };
 }
+
+test("the pod of a Sandbox is named after the Sandbox's uid, and has no reservation", async () => {
+  const server = new ConfigMapServer(calm);
+  const admit = startReplica(server, [{ name: "node-a", allocatable: { cpu: "4" } }]);
+  const owner = { apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", name: "s1", uid: "u-1" };
+  const metadata = { name: "s1", ownerReferences: [{ ...owner, controller: true }] };
+  const first = await admit(machine({ metadata }));
+  assert.equal(first.pod.metadata.annotations?.[annotation.vmName], "vk-ns-sbx-u-1");
+  assert.equal(first.pod.metadata.annotations?.[annotation.snapshotPolicy], "never");
+  assert.equal(first.pod.spec.nodeName, undefined);
+  assert.deepEqual(readEntries(server), []);
+  const again = await admit(first.pod);
+  assert.deepEqual(again.pod, first.pod);
+  const foreign = await admit(machine({ metadata: { ...metadata, ownerReferences: [owner] } }));
+  assert.equal(foreign.pod.metadata.annotations?.[annotation.vmName], "vk-ns-s1", "not its controller");
+});
 
 /** What profiles do: each a change that is no change the second time. */
 const changes: Readonly<Record<string, (pod: Json) => Json>> = {
@@ -149,7 +173,7 @@ const changes: Readonly<Record<string, (pod: Json) => Json>> = {
   // The colocation webhook keeps what makes a machine wait for its node.
   tolerations: (pod) =>
     inSpec(pod, {
-      tolerations: [{ key: hostTaint.key, operator: "Exists" }, { key: "t" }, ...patienceOf(pod)],
+      tolerations: [{ key: hostTaint.key, operator: "Exists" }, { key: "t" }, ...readTolerationSeconds(pod)],
     }),
   affinity: (pod) => inSpec(pod, { affinity: withExpression(pod.spec["affinity"]) }),
   unchecked: (pod) => inSpec(pod, { topologySpreadConstraints: [{ maxSkew: 1 }] }),
@@ -160,7 +184,7 @@ const batchAmounts = {
   limits: { "kubernetes.io/batch-cpu": "1000" },
 };
 
-function patienceOf(pod: Json): object[] {
+function readTolerationSeconds(pod: Json): object[] {
   const all = pod.spec["tolerations"] as { key: string }[];
   return all.filter(({ key }) => key.startsWith("node.kubernetes.io/"));
 }
@@ -192,7 +216,7 @@ const nodes: readonly NodeSpec[] = [
 const pods: Readonly<Record<string, Json>> = {
   bare: machine(),
   "of a Deployment": machine({
-    metadata: { name: undefined, labels: { "pod-template-hash": "1" }, ownerReferences: [replicaOf] },
+    metadata: { name: undefined, labels: { "pod-template-hash": "1" }, ownerReferences: [replicaReference] },
   }),
   "that names its node": machine({ spec: { nodeName: "node-a" } }),
   "pinned by affinity": machine({ spec: { topologySpreadConstraints: [{ maxSkew: 1 }] } }),
@@ -222,7 +246,7 @@ test("in either order the pod is the same, and so is its one reservation; a thir
       const beforeUs = new ConfigMapServer(calm);
       const { pod: early } = await startReplica(beforeUs, nodes)(profile(original));
       assert.deepEqual(comparable(late), comparable(profile(early)));
-      assert.deepEqual(entriesOf(afterUs).map(placeOf), entriesOf(beforeUs).map(placeOf));
+      assert.deepEqual(readEntries(afterUs).map(readPlace), readEntries(beforeUs).map(readPlace));
 
       const { writes } = afterUs;
       const again = await two(late);
@@ -234,7 +258,7 @@ test("in either order the pod is the same, and so is its one reservation; a thir
 });
 
 const same = (pod: Json): Json => pod;
-const placeOf = ({ vmName, node, pool }: Stored): Stored => ({ vmName, node, pool });
+const readPlace = ({ vmName, node, pool }: Stored): Stored => ({ vmName, node, pool });
 
 test("batch resources decide where a machine fits", async () => {
   const server = new ConfigMapServer(calm);
@@ -262,7 +286,7 @@ test("a copy of a pod gets a machine of its own, however fast it is made", async
   assert.equal((await ask(made)).pod.metadata.annotations?.[annotation.vmName], "vk-ns-other");
 });
 
-test("a dry run reserves nothing and patches nothing, asked once or twice", async () => {
+test("a dry run reserves nothing and patches nothing, called once or twice", async () => {
   const server = new ConfigMapServer(calm);
   const ask = startReplica(server, nodes);
   const dryRun = { dryRun: true };

@@ -1,21 +1,29 @@
 /** Mode `sticky`: every machine's pod gets its name, its slot and its node; what cannot be reserved is refused. */
 import { randomUUID } from "node:crypto";
-import { annotation, isDnsLabel, isDnsSubdomain, poolOf, readText } from "@cocoon/contract";
-import { Fault, isFault, messageOf, toFault } from "@cocoon/core";
+import {
+  annotation,
+  findSandboxOwner,
+  isDnsLabel,
+  isDnsSubdomain,
+  readPool,
+  readText,
+  sandboxVmName,
+} from "@cocoon/contract";
+import { Fault, isFault, getErrorMessage, toFault } from "@cocoon/core";
 import { applyJsonPatch, diffJson, type JsonPatchOperation } from "@cocoon/core/json-patch";
 import { isLabelValue } from "@cocoon/core/label-selector";
 import { allow, allowWithPatch, type AdmissionContext } from "@cocoon/kube/admission";
 import type { PendingLoads } from "../nodes/pending-loads.ts";
-import { digestOfShape, readPodShape } from "../nodes/pod-shape.ts";
+import { computeShapeDigest, readPodShape } from "../nodes/pod-shape.ts";
 import { asItCame, tryReadNote } from "../pods/admission-note.ts";
-import { lineageOfPod } from "../pods/lineage.ts";
-import { patchPod } from "../pods/patch-pod.ts";
+import { readOwnerChain } from "../pods/owner-chain.ts";
+import { patchPod, patchSandboxPod } from "../pods/patch-pod.ts";
 import type { AdmittedPod } from "../pods/read-pod.ts";
 import type { Workloads } from "../workloads.ts";
 import type { ClaimRequest, Granted } from "../store/claim-request.ts";
 import type { Reservations } from "../store/reservations.ts";
 import { shardName } from "../store/shard.ts";
-import { allowed, failed, type Judgement } from "./judgement.ts";
+import { allowed, failed, type AdmissionResult } from "./admission-result.ts";
 import type { MachinePod } from "./mutate.ts";
 
 export interface StickyOptions {
@@ -23,16 +31,24 @@ export interface StickyOptions {
   readonly pending: PendingLoads;
   readonly workloads: Workloads;
   /** Pods of CocoonSets: the operator named them. */
-  readonly judgeSetPod: (machine: MachinePod, context: AdmissionContext) => Judgement | Promise<Judgement>;
+  readonly decideSetPod: (
+    machine: MachinePod,
+    context: AdmissionContext,
+  ) => AdmissionResult | Promise<AdmissionResult>;
   readonly onFailure: "refuse" | "admit";
   readonly granted: (machine: MachinePod, granted: Granted) => void;
 }
 
-export function judgeSticky(options: StickyOptions) {
-  return (machine: MachinePod, context: AdmissionContext): Judgement | Promise<Judgement> => {
+export function decideSticky(options: StickyOptions) {
+  return (machine: MachinePod, context: AdmissionContext): AdmissionResult | Promise<AdmissionResult> => {
     const { ownerReferences } = machine.pod.metadata;
     if (ownerReferences?.some(({ kind }) => kind === "CocoonSet"))
-      return options.judgeSetPod(machine, context);
+      return options.decideSetPod(machine, context);
+    const sandbox = findSandboxOwner(machine.pod);
+    if (sandbox) {
+      const name = sandboxVmName(machine.request.namespace, sandbox.uid);
+      return allowed(allowWithPatch(patchSandboxPod(machine.pod, name)));
+    }
     return reserve(machine, context, options);
   };
 }
@@ -41,7 +57,7 @@ async function reserve(
   machine: MachinePod,
   context: AdmissionContext,
   options: StickyOptions,
-): Promise<Judgement> {
+): Promise<AdmissionResult> {
   let claim: ClaimRequest;
   try {
     claim = readClaim(machine, options);
@@ -58,7 +74,7 @@ async function reserve(
   }
 }
 
-interface Asked {
+interface Requested {
   /** The pod without what we added to it ourselves. */
   readonly machine: MachinePod;
   readonly claim: ClaimRequest;
@@ -66,48 +82,52 @@ interface Asked {
   readonly sent?: AdmittedPod;
 }
 
-/** What is asked when the API server asks about a pod of ours again; undefined for a pod that is new to us. */
+/** What is requested when the API server sends a pod of ours again; undefined for a pod that is new to us. */
 async function recall(
-  { machine, claim }: Asked,
+  { machine, claim }: Requested,
   context: AdmissionContext,
   { reservations, workloads }: StickyOptions,
-): Promise<Asked | undefined> {
+): Promise<Requested | undefined> {
   const note = tryReadNote(machine.pod);
   const earlier = readText(machine.pod.metadata.annotations, annotation.reservation);
   if (!note || !claimPattern.test(earlier)) return undefined;
   const held = await reservations.recall({ ...claim, claim: earlier }, context);
   if (!held) return undefined;
   const pod = asItCame(machine.pod, note, held.entry.node);
-  const original: MachinePod = { ...machine, pod, pool: poolOf(pod) };
+  const original: MachinePod = { ...machine, pod, pool: readPool(pod) };
   const now = readClaim(original, { workloads });
   if (original.pool !== held.entry.pool) {
     await reservations.giveUp(held, context);
     return { machine: original, claim: now, sent: machine.pod };
   }
-  const changed = digestOfShape(now.shape) !== note.shape;
+  const changed = computeShapeDigest(now.shape) !== note.shape;
   const again = { pin: note.pin, from: note.from, changed };
   return { machine: original, claim: { ...now, claim: earlier, again }, sent: machine.pod };
 }
 
-async function grant(asked: Asked, context: AdmissionContext, options: StickyOptions): Promise<Judgement> {
-  const { machine, claim } = asked;
-  const { reservations, pending, granted: told } = options;
+async function grant(
+  requested: Requested,
+  context: AdmissionContext,
+  options: StickyOptions,
+): Promise<AdmissionResult> {
+  const { machine, claim } = requested;
+  const { reservations, pending, granted: onGranted } = options;
   pending.expect(claim.claim, claim.shape.requests);
   try {
     const answer = await reservations.reserve(claim, context);
     if (answer.kind === "refused") return notReserved(answer.fault, options);
     const { granted } = answer;
-    if (!claim.again) told(machine, granted);
+    if (!claim.again) onGranted(machine, granted);
     const { warning } = granted.placement;
-    const patch = patchFrom(asked, granted);
+    const patch = patchFrom(requested, granted);
     return allowed(allowWithPatch(patch, warning === undefined ? {} : { warnings: [warning] }));
   } finally {
     pending.forgetExpected(claim.claim);
   }
 }
 
-function patchFrom({ machine: { pod }, claim, sent }: Asked, granted: Granted): JsonPatchOperation[] {
-  const patch = patchPod(pod, granted, digestOfShape(claim.shape));
+function patchFrom({ machine: { pod }, claim, sent }: Requested, granted: Granted): JsonPatchOperation[] {
+  const patch = patchPod(pod, granted, computeShapeDigest(claim.shape));
   return sent ? diffJson(sent, applyJsonPatch(pod, patch)) : patch;
 }
 
@@ -119,22 +139,22 @@ function readClaim(
   if (!isDnsLabel(namespace)) throw new Fault("invalid", `namespace "${brief(namespace)}" is not a name`);
   if (!isLabelValue(pool) || !isDnsSubdomain(shardName(pool, 0)))
     throw new Fault("invalid", `pool "${brief(pool)}" must be lower case letters, digits, '-' and '.'`);
-  const { lineage, podName, ordinal } = lineageOfPod(pod, {
+  const { ownerChain, podName, ordinal } = readOwnerChain(pod, {
     namespace,
     requestName: request.name,
     deploymentUid: (ns, name) => workloads.deploymentUid(ns, name),
   });
-  const { owner } = lineage;
+  const { owner } = ownerChain;
   if (!isDnsSubdomain(podName === "" ? owner.name : podName) || !isDnsSubdomain(owner.name))
     throw new Fault("invalid", `pod "${brief(podName)}" of "${brief(owner.name)}" has no valid name`);
   return {
     claim: claimText(request.uid),
     pool,
-    lineage,
+    ownerChain,
     podName,
     ordinal,
     shape: readPodShape(pod.spec),
-    desired: () => workloads.desired(lineage),
+    desired: () => workloads.desired(ownerChain),
     learned: { proofs: new Map() },
   };
 }
@@ -146,13 +166,13 @@ function claimText(uid: string): string {
   return claimPattern.test(uid) ? uid : randomUUID();
 }
 
-function dryRun({ lineage, podName }: ClaimRequest): Judgement {
-  const who = podName === "" ? lineage.owner.name : podName;
+function dryRun({ ownerChain, podName }: ClaimRequest): AdmissionResult {
+  const who = podName === "" ? ownerChain.owner.name : podName;
   return allowed(allow({ warnings: [`dry run: no machine was reserved for ${who}`] }));
 }
 
-function notReserved(fault: Fault, { onFailure }: StickyOptions): Judgement {
-  const message = `cocoon-webhook: no machine could be reserved: ${isFault(fault) ? fault.message : messageOf(fault)}`;
+function notReserved(fault: Fault, { onFailure }: StickyOptions): AdmissionResult {
+  const message = `cocoon-webhook: no machine could be reserved: ${isFault(fault) ? fault.message : getErrorMessage(fault)}`;
   if (onFailure === "admit")
     return { verdict: allow({ warnings: [message.slice(0, 250)] }), result: "error", reason: "affinity" };
   const { status, reason } = fault.traits;

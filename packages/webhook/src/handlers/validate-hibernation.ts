@@ -1,33 +1,27 @@
 /** `/validate-cocoonhibernation`: one per pod, named like it. */
-import * as z from "zod";
-import type { AdmissionRequest } from "@cocoon/kube/admission";
-import { allow } from "@cocoon/kube/admission";
-import { decodeWith } from "./decode.ts";
-import { allowed, denied, failed, skipped, type Judgement } from "./judgement.ts";
+import { allow, type AdmissionRequest } from "@cocoon/kube/admission";
+import { ObjectReader } from "./object-reader.ts";
+import { allowed, denied, failed, skipped, type AdmissionResult } from "./admission-result.ts";
 
 export interface HibernationRules {
-  /** Those that refer to a pod; throws when nobody can say. */
+  /** Those that refer to a pod; throws when that cannot be found out. */
   readonly referringTo: (namespace: string, pod: string) => readonly ExistingHibernation[];
   /** Why the pod is no machine that could sleep; undefined when it is one. */
-  readonly doubtAbout: (namespace: string, pod: string) => string | undefined;
+  readonly findWarning: (namespace: string, pod: string) => string | undefined;
 }
 
 interface ExistingHibernation {
   readonly metadata: { readonly name: string; readonly deletionTimestamp?: string };
 }
 
-const schema = z.object({
-  metadata: z.object({ name: z.string().nullish() }).nullish(),
-  spec: z.object({ podRef: z.object({ name: z.string().nullish() }).nullish() }).nullish(),
-});
-
-export function validateHibernations({ referringTo, doubtAbout }: HibernationRules) {
-  return (request: AdmissionRequest): Judgement => {
+export function validateHibernations({ referringTo, findWarning }: HibernationRules) {
+  return (request: AdmissionRequest): AdmissionResult => {
     if (request.operation !== "CREATE") return skipped("operation");
-    const decoded = decodeWith(schema, request.object);
-    if (decoded.kind === "fault") return failed("decode", `decode CocoonHibernation: ${decoded.message}`);
-    const name = decoded.value.metadata?.name || request.name;
-    const pod = decoded.value.spec?.podRef?.name ?? "";
+    const reader = new ObjectReader(request.object ?? {});
+    const name = reader.object("metadata")?.text("name") || request.name;
+    const pod = reader.object("spec")?.object("podRef")?.text("name") ?? "";
+    const problem = request.object ? reader.problem : "object: must be an object";
+    if (problem !== undefined) return failed("decode", `decode CocoonHibernation: ${problem}`);
     if (name !== pod)
       return denied(
         `cocoon-webhook: metadata.name "${name}" must equal spec.podRef.name "${pod}" (one CocoonHibernation per pod, named after it)`,
@@ -39,11 +33,11 @@ export function validateHibernations({ referringTo, doubtAbout }: HibernationRul
       const why = error instanceof Error ? error.message : String(error);
       return failed("list", `cocoon-webhook: cannot verify podRef uniqueness: ${why}`);
     }
-    return judgeUniqueness(pod, existing) ?? admit(request.namespace, pod, doubtAbout);
+    return checkUniqueness(pod, existing) ?? admit(request.namespace, pod, findWarning);
   };
 }
 
-function judgeUniqueness(pod: string, existing: readonly ExistingHibernation[]): Judgement | undefined {
+function checkUniqueness(pod: string, existing: readonly ExistingHibernation[]): AdmissionResult | undefined {
   const live = existing.find(({ metadata }) => metadata.deletionTimestamp === undefined);
   if (live)
     return denied(
@@ -56,7 +50,11 @@ function judgeUniqueness(pod: string, existing: readonly ExistingHibernation[]):
   );
 }
 
-function admit(namespace: string, pod: string, doubtAbout: HibernationRules["doubtAbout"]): Judgement {
-  const doubt = doubtAbout(namespace, pod);
-  return allowed(doubt === undefined ? allow() : allow({ warnings: [doubt] }));
+function admit(
+  namespace: string,
+  pod: string,
+  findWarning: HibernationRules["findWarning"],
+): AdmissionResult {
+  const warning = findWarning(namespace, pod);
+  return allowed(warning === undefined ? allow() : allow({ warnings: [warning] }));
 }

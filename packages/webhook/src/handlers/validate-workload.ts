@@ -5,12 +5,12 @@
  * before are not stopped. A rollout is not a scale-down: each replica gets its machine's name back.
  */
 import { hostTaint, workloadAnnotation } from "@cocoon/contract";
-import { isFault, messageOf, type Abortable } from "@cocoon/core";
+import { isFault, getErrorMessage, type Abortable } from "@cocoon/core";
 import type { AdmissionContext, AdmissionRequest, JsonObject } from "@cocoon/kube/admission";
-import { allowed, denied, failed, skipped, type Judgement } from "./judgement.ts";
+import { allowed, denied, failed, skipped, type AdmissionResult } from "./admission-result.ts";
 
 export interface WorkloadRules {
-  /** The workload of a scale, from the cache, or asked for; undefined when there is none. Throws when nobody can say. */
+  /** The workload of a scale, from the cache or the API server; undefined when there is none. Throws when the lookup failed. */
   readonly findParent: (
     parent: ParentKey,
     options: Abortable,
@@ -44,22 +44,19 @@ const controllers: ReadonlySet<string> = new Set([
 ]);
 
 export function validateWorkloads(rules: WorkloadRules) {
-  return (request: AdmissionRequest, context: AdmissionContext): Judgement | Promise<Judgement> => {
-    if (request.operation === "DELETE" && request.subResource === "") return judgeDeletion(request, rules);
+  return (
+    request: AdmissionRequest,
+    context: AdmissionContext,
+  ): AdmissionResult | Promise<AdmissionResult> => {
+    if (request.operation === "DELETE" && request.subResource === "") return decideDeletion(request, rules);
     if (request.operation !== "UPDATE") return skipped("operation");
-    if (request.subResource === "scale") return judgeScale(request, rules, context);
+    if (request.subResource === "scale") return decideScale(request, rules, context);
     if (!Object.hasOwn(kinds, request.kind.kind)) return skipped("kind");
-    return judgeUpdate(request);
+    return decideUpdate(request);
   };
 }
 
-interface Workload {
-  readonly replicas: number;
-  readonly isCocoon: boolean;
-  readonly allowsScaleDown: boolean;
-}
-
-function judgeUpdate(request: AdmissionRequest): Judgement {
+function decideUpdate(request: AdmissionRequest): AdmissionResult {
   const before = tryReadWorkload(request.oldObject);
   const after = tryReadWorkload(request.object);
   if (!before || !after) return skipped("decode");
@@ -70,7 +67,7 @@ function judgeUpdate(request: AdmissionRequest): Judgement {
   return allowed();
 }
 
-function judgeDeletion(request: AdmissionRequest, { guardDeletion }: WorkloadRules): Judgement {
+function decideDeletion(request: AdmissionRequest, { guardDeletion }: WorkloadRules): AdmissionResult {
   if (!Object.hasOwn(kinds, request.kind.kind)) return skipped("kind");
   const before = tryReadWorkload(request.oldObject);
   if (!before) return skipped("decode");
@@ -82,11 +79,11 @@ function judgeDeletion(request: AdmissionRequest, { guardDeletion }: WorkloadRul
   );
 }
 
-async function judgeScale(
+async function decideScale(
   request: AdmissionRequest,
   { findParent }: WorkloadRules,
   { signal }: AdmissionContext,
-): Promise<Judgement> {
+): Promise<AdmissionResult> {
   const before = tryReadReplicas(request.oldObject, 0);
   const after = tryReadReplicas(request.object, 0);
   if (before === undefined || after === undefined) return skipped("decode");
@@ -99,7 +96,7 @@ async function judgeScale(
   } catch (error) {
     signal.throwIfAborted();
     const what = resource.slice(0, -1);
-    const message = `cocoon-webhook: cannot verify parent workload: get parent ${what}: ${messageOf(error)}`;
+    const message = `cocoon-webhook: cannot verify parent workload: get parent ${what}: ${getErrorMessage(error)}`;
     return failed("parent_fetch", message, isFault(error) ? { code: 503, reason: "ServiceUnavailable" } : {});
   }
   if (!parent) return skipped("no_parent");
@@ -110,13 +107,13 @@ async function judgeScale(
 
 const remedy = `Use a CocoonHibernation CR to suspend individual agents. To scale down on purpose, annotate the workload with ${workloadAnnotation.allowScaleDown}=true`;
 
-function scaleDown(request: AdmissionRequest, before: number, after: number): Judgement {
+function scaleDown(request: AdmissionRequest, before: number, after: number): AdmissionResult {
   return denied(
     `cocoon-webhook: scale-down blocked for cocoon ${describe(request)} (${before} -> ${after}). ${remedy}`,
   );
 }
 
-function tolerationGone(request: AdmissionRequest): Judgement {
+function tolerationGone(request: AdmissionRequest): AdmissionResult {
   return denied(
     `cocoon-webhook: removing toleration ${hostTaint.key} blocked for cocoon ${describe(request)}: its machines would be replaced by ordinary pods. ${remedy}`,
   );
@@ -130,18 +127,20 @@ function isCarriedOut({ userInfo, kind, operation }: AdmissionRequest): boolean 
   return controllers.has(userInfo.username) && (kind.kind === "ReplicaSet" || operation === "DELETE");
 }
 
-function tryReadWorkload(object: JsonObject | undefined): Workload | undefined {
+function tryReadWorkload(
+  object: JsonObject | undefined,
+): { readonly replicas: number; readonly isCocoon: boolean; readonly allowsScaleDown: boolean } | undefined {
   const replicas = tryReadReplicas(object, 1);
-  const spec = recordOf(object?.["spec"]);
-  const metadata = recordOf(object?.["metadata"]);
+  const spec = asRecord(object?.["spec"]);
+  const metadata = asRecord(object?.["metadata"]);
   if (replicas === undefined || !spec || !metadata) return undefined;
-  const template = recordOf(spec["template"]);
-  const tolerations = recordOf(template?.["spec"])?.["tolerations"] ?? [];
+  const template = asRecord(spec["template"]);
+  const tolerations = asRecord(template?.["spec"])?.["tolerations"] ?? [];
   if (!Array.isArray(tolerations)) return undefined;
   return {
     replicas,
-    isCocoon: tolerations.some((toleration: unknown) => recordOf(toleration)?.["key"] === hostTaint.key),
-    allowsScaleDown: recordOf(metadata["annotations"])?.[workloadAnnotation.allowScaleDown] === "true",
+    isCocoon: tolerations.some((toleration: unknown) => asRecord(toleration)?.["key"] === hostTaint.key),
+    allowsScaleDown: asRecord(metadata["annotations"])?.[workloadAnnotation.allowScaleDown] === "true",
   };
 }
 
@@ -150,13 +149,13 @@ function tryReadReplicas(object: JsonObject | undefined, missing: number): numbe
   if (!object) return undefined;
   const given = object["spec"];
   if (given === undefined || given === null) return missing;
-  const spec = recordOf(given);
+  const spec = asRecord(given);
   if (!spec) return undefined;
   const replicas = spec["replicas"] ?? missing;
   return Number.isInteger(replicas) ? (replicas as number) : undefined;
 }
 
-function recordOf(value: unknown): Readonly<Record<string, unknown>> | undefined {
+function asRecord(value: unknown): Readonly<Record<string, unknown>> | undefined {
   const isRecord = typeof value === "object" && value !== null && !Array.isArray(value);
   return isRecord ? (value as Readonly<Record<string, unknown>>) : undefined;
 }

@@ -1,7 +1,7 @@
 /** A node as placement sees it, read once when the cache takes it in. */
 import { nodeLabel } from "@cocoon/contract";
-import type { KubeObject, Node, Taint } from "@cocoon/kube";
-import { readAmounts, type Amounts } from "./amounts.ts";
+import type { KubeObject, Node } from "@cocoon/kube";
+import { readNodeSupply, type NodeSupply } from "@cocoon/kube/scheduling";
 
 export interface NodeFacts extends KubeObject {
   readonly metadata: {
@@ -12,11 +12,9 @@ export interface NodeFacts extends KubeObject {
   };
   readonly pool: string;
   readonly ready: boolean;
-  readonly cordoned: boolean;
-  /** Its machines are known to be dead: somebody took it out of service. */
+  /** Nothing runs there any more: an administrator took the node out of service. */
   readonly fenced: boolean;
-  readonly taints: readonly Taint[];
-  readonly allocatable: Amounts;
+  readonly supply: NodeSupply;
 }
 
 const outOfService = "node.kubernetes.io/out-of-service";
@@ -24,15 +22,13 @@ const outOfService = "node.kubernetes.io/out-of-service";
 export function readNodeFacts(object: KubeObject): NodeFacts {
   const node = object as Node;
   const { name = "", uid = "", resourceVersion = "", labels = {} } = node.metadata;
-  const taints = node.spec?.taints ?? [];
+  const supply = readNodeSupply(node);
   return {
     metadata: { name, uid, resourceVersion, labels },
     pool: labels[nodeLabel.pool] ?? "",
     ready:
       node.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false,
-    cordoned: node.spec?.unschedulable ?? false,
-    fenced: taints.some(({ key }) => key === outOfService),
-    taints,
-    allocatable: readAmounts(node.status?.allocatable),
+    fenced: supply.taints.some(({ key }) => key === outOfService),
+    supply,
   };
 }

@@ -1,19 +1,10 @@
 /** What reservations will ask of their nodes before their pods can be seen there. */
-import { addAmounts, subtractAmounts, type Amounts } from "./amounts.ts";
-
-export interface PendingLoad {
-  readonly pods: number;
-  readonly amounts: Amounts;
-}
-
-interface Pending {
-  readonly node: string;
-  readonly amounts: Amounts;
-}
+import { subtractAmounts, type Amounts, type NodeLoad } from "@cocoon/kube/scheduling";
+import { NodeLoads } from "./node-loads.ts";
 
 export class PendingLoads {
-  readonly #byClaim = new Map<string, Pending>();
-  readonly #byNode = new Map<string, PendingLoad>();
+  readonly #byClaim = new Map<string, { readonly node: string; readonly amounts: Amounts }>();
+  readonly #loads = new NodeLoads();
   readonly #expected = new Map<string, Amounts>();
   readonly #isSeen: (claim: string) => boolean;
 
@@ -22,7 +13,7 @@ export class PendingLoads {
     this.#isSeen = isSeen;
   }
 
-  /** What the pod of a claim asks for; known only where its admission is decided. */
+  /** What the pod of a claim requests; known only where its admission is decided. */
   expect(claim: string, amounts: Amounts): void {
     this.#expected.set(claim, amounts);
   }
@@ -36,30 +27,21 @@ export class PendingLoads {
     if (claim === "" || node === "" || this.#isSeen(claim)) return;
     const amounts = this.#expected.get(claim) ?? {};
     this.#byClaim.set(claim, { node, amounts });
-    const load = this.on(node);
-    this.#byNode.set(node, { pods: load.pods + 1, amounts: addAmounts(load.amounts, amounts) });
+    this.#loads.add(node, amounts);
   }
 
   remove(claim: string): void {
     const pending = this.#byClaim.get(claim);
     if (!pending) return;
     this.#byClaim.delete(claim);
-    const load = this.on(pending.node);
-    if (load.pods <= 1) this.#byNode.delete(pending.node);
-    else
-      this.#byNode.set(pending.node, {
-        pods: load.pods - 1,
-        amounts: subtractAmounts(load.amounts, pending.amounts),
-      });
+    this.#loads.remove(pending.node, pending.amounts);
   }
 
   /** `except`: a claim that is not counted. */
-  on(node: string, except?: string): PendingLoad {
-    const load = this.#byNode.get(node) ?? nothing;
+  on(node: string, except?: string): NodeLoad {
+    const load = this.#loads.get(node);
     const own = except === undefined ? undefined : this.#byClaim.get(except);
     if (own?.node !== node) return load;
     return { pods: load.pods - 1, amounts: subtractAmounts(load.amounts, own.amounts) };
   }
 }
-
-const nothing: PendingLoad = { pods: 0, amounts: {} };

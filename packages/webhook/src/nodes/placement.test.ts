@@ -31,7 +31,7 @@ function node(
 }
 
 const tolerations = [{ key: hostTaint.key, operator: "Exists" }];
-const shapeOf = (spec: object = {}): PodShape => readPodShape({ tolerations, containers: [], ...spec });
+const readShape = (spec: object = {}): PodShape => readPodShape({ tolerations, containers: [], ...spec });
 const requests = (cpu: string) => ({ containers: [{ name: "c", resources: { requests: { cpu } } }] });
 
 interface World {
@@ -57,7 +57,13 @@ function rulesFor({ nodes, pods = [], pending = [], pinMode = "auto" }: World): 
   return new PlacementRules({ nodes: source, pods: index, pending: loads, pinMode });
 }
 
-const base: PlaceRequest = { shape: shapeOf(), pool: "default", sticky: "", vmName: "vm", proof: undefined };
+const base: PlaceRequest = {
+  shape: readShape(),
+  pool: "default",
+  sticky: "",
+  vmName: "vm",
+  proof: undefined,
+};
 
 function chosen(world: World, request: Partial<PlaceRequest> = {}): string {
   const placed = rulesFor(world).place({ ...base, ...request });
@@ -79,9 +85,9 @@ test("nodes that cannot take the pod are passed over", () => {
     [node("a", { spec: { taints: [{ key: "other", effect: "NoSchedule" }] } })],
     [node("a", { spec: { taints: [{ key: "node.kubernetes.io/out-of-service", effect: "NoExecute" }] } })],
     [node("a", { labels: { "cocoonstack.io/pool": "gpu" } })],
-    [node("a", { cpu: "1" }), shapeOf(requests("2"))],
+    [node("a", { cpu: "1" }), readShape(requests("2"))],
   ];
-  for (const [bad, shape = shapeOf()] of cases)
+  for (const [bad, shape = readShape()] of cases)
     assert.equal(chosen({ nodes: [bad, good] }, { shape }), "z nodeName");
   const tainted = node("a", { spec: { taints: [{ ...hostTaint }] } });
   assert.equal(chosen({ nodes: [tainted, good] }), "a nodeName", "its own taint is tolerated");
@@ -92,9 +98,9 @@ test("nodes that cannot take the pod are passed over", () => {
 
 test("selectors and affinity are honoured", () => {
   const nodes = [node("a"), node("b", { labels: { disk: "ssd" } })];
-  assert.equal(chosen({ nodes }, { shape: shapeOf({ nodeSelector: { disk: "ssd" } }) }), "b nodeName");
+  assert.equal(chosen({ nodes }, { shape: readShape({ nodeSelector: { disk: "ssd" } }) }), "b nodeName");
   const required = (term: object) =>
-    shapeOf({
+    readShape({
       affinity: {
         nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [term] } },
       },
@@ -109,17 +115,17 @@ test("selectors and affinity are honoured", () => {
 test("requests that are used up do not fit, those of pods to come included", () => {
   const nodes = [node("a", { cpu: "4" }), node("b", { cpu: "4" })];
   const pods = [{ node: "a", cpu: "3" }, { node: "b" }, { node: "b" }];
-  assert.equal(chosen({ nodes, pods }, { shape: shapeOf(requests("2")) }), "b nodeName");
+  assert.equal(chosen({ nodes, pods }, { shape: readShape(requests("2")) }), "b nodeName");
 });
 
-test("what only the scheduler can judge is pinned by affinity; so is everything where that is wanted", () => {
+test("what only the scheduler can decide is pinned by affinity; so is everything where that is wanted", () => {
   const nodes = [node("a")];
-  const shape = shapeOf({ affinity: { podAntiAffinity: {} } });
+  const shape = readShape({ affinity: { podAntiAffinity: {} } });
   assert.equal(chosen({ nodes }, { shape }), "a affinity");
   assert.equal(chosen({ nodes, pinMode: "affinity" }), "a affinity");
   const volume = { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "c" } }] };
-  assert.equal(chosen({ nodes }, { shape: shapeOf(volume) }), "a affinity");
-  assert.equal(chosen({ nodes }, { shape: shapeOf({ nodeName: "z" }) }), "z none", "by hand");
+  assert.equal(chosen({ nodes }, { shape: readShape(volume) }), "a affinity");
+  assert.equal(chosen({ nodes }, { shape: readShape({ nodeName: "z" }) }), "z none", "by hand");
 });
 
 test("a machine goes back to its node, and elsewhere only when it is safe", () => {

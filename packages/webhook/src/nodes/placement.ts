@@ -12,12 +12,11 @@
  * Where everything could be checked the pin is `spec.nodeName`; where the scheduler knows more (pod affinity, volumes,
  * …), or has to wait for the node, it is a required node affinity.
  */
+import { addAmounts, findMisfit, type Misfit, type NodeLoad } from "@cocoon/kube/scheduling";
 import type { PodIndex } from "../pods/pod-index.ts";
 import type { NodeFacts } from "./node-facts.ts";
 import type { PendingLoads } from "./pending-loads.ts";
 import type { PodShape } from "./pod-shape.ts";
-import { addAmounts } from "./amounts.ts";
-import { unsuitability, type Load } from "./suitability.ts";
 
 export type { PodShape } from "./pod-shape.ts";
 
@@ -38,21 +37,16 @@ export interface PlaceRequest {
   /** Where the machine ran before; empty for a new one. */
   readonly sticky: string;
   readonly vmName: string;
-  /** Whether its snapshot is in the registry; undefined while nobody has asked. */
+  /** Whether its snapshot is in the registry; undefined before the lookup. */
   readonly proof: boolean | undefined;
-  /** What this claim asks of its node already is not counted against it. */
+  /** What this claim requests of its node already is not counted against it. */
   readonly claim?: string;
 }
 
 export type Placed = { readonly kind: "placed"; readonly placement: Placement } | { readonly kind: "prove" };
 
-interface NodeSource {
-  get(name: string): NodeFacts | undefined;
-  inPool(pool: string): readonly NodeFacts[];
-}
-
 export interface PlacementOptions {
-  readonly nodes: NodeSource;
+  readonly nodes: { get(name: string): NodeFacts | undefined; inPool(pool: string): readonly NodeFacts[] };
   readonly pods: PodIndex;
   readonly pending: PendingLoads;
   readonly pinMode: PinMode;
@@ -71,12 +65,12 @@ export class PlacementRules {
     if (sticky === "") return placed(this.#choose(request));
     const node = this.#options.nodes.get(sticky);
     if (!node || node.fenced) return placed(this.#choose(request));
-    const trouble = this.#troubleWith(node, request);
-    if (trouble === undefined) return placed(this.#pin(sticky, shape));
+    const problem = this.#findProblem(node, request);
+    if (problem === undefined) return placed(this.#pin(sticky, shape));
     if (proof === undefined) return { kind: "prove" };
     const elsewhere = proof ? this.#choose(request) : undefined;
     if (elsewhere && elsewhere.node !== "") return placed(elsewhere);
-    const warning = `machine ${vmName} stays on node ${sticky}, which ${trouble}; the pod waits for it. Fence the node (taint node.kubernetes.io/out-of-service) or delete its Node object if it is lost`;
+    const warning = `machine ${vmName} stays on node ${sticky}, which ${problem}; the pod waits for it. Fence the node (taint node.kubernetes.io/out-of-service) or delete its Node object if it is lost`;
     return placed({ node: sticky, pin: "affinity", warning });
   }
 
@@ -84,7 +78,7 @@ export class PlacementRules {
   keep(node: string, shape: PodShape): Placement {
     if (node === "" || shape.nodeName !== "") return { node, pin: "none" };
     const facts = this.#options.nodes.get(node);
-    return facts && this.#troubleWith(facts, { shape }) === undefined
+    return facts && this.#findProblem(facts, { shape }) === undefined
       ? this.#pin(node, shape)
       : { node, pin: "affinity" };
   }
@@ -93,8 +87,8 @@ export class PlacementRules {
     const { shape, pool, claim } = request;
     let best: { readonly node: NodeFacts; readonly pods: number } | undefined;
     for (const node of this.#options.nodes.inPool(pool)) {
-      if (this.#troubleWith(node, request) !== undefined) continue;
-      const { pods } = this.#loadOf(node, claim);
+      if (this.#findProblem(node, request) !== undefined) continue;
+      const { pods } = this.#getLoad(node, claim);
       if (!best || pods < best.pods || (pods === best.pods && node.metadata.name < best.node.metadata.name))
         best = { node, pods };
     }
@@ -106,16 +100,34 @@ export class PlacementRules {
     return { node, pin: direct ? "nodeName" : "affinity" };
   }
 
-  #troubleWith(node: NodeFacts, { shape, claim }: Pick<PlaceRequest, "shape" | "claim">): string | undefined {
+  #findProblem(node: NodeFacts, { shape, claim }: Pick<PlaceRequest, "shape" | "claim">): string | undefined {
     if (node.fenced) return "is out of service";
-    return unsuitability(node, shape, this.#loadOf(node, claim));
+    if (!node.ready) return "is not ready";
+    const misfit = findMisfit(node.supply, shape, this.#getLoad(node, claim));
+    return misfit && describeMisfit(misfit);
   }
 
-  #loadOf({ metadata: { name } }: NodeFacts, claim?: string): Load {
-    const now = this.#options.pods.loadOf(name);
+  #getLoad({ metadata: { name } }: NodeFacts, claim?: string): NodeLoad {
+    const now = this.#options.pods.getLoad(name);
     const soon = this.#options.pending.on(name, claim);
     if (soon.pods === 0) return now;
     return { pods: now.pods + soon.pods, amounts: addAmounts(now.amounts, soon.amounts) };
+  }
+}
+
+/** Follows "the node …". */
+function describeMisfit(misfit: Misfit): string {
+  switch (misfit.kind) {
+    case "unschedulable":
+      return "is cordoned";
+    case "taint":
+      return `has taint ${misfit.taint.key}`;
+    case "affinity":
+      return "does not match the pod's node selector or affinity";
+    case "port":
+      return `has host port ${misfit.port.port} in use`;
+    default:
+      return `has not enough ${misfit.resource === "pods" ? "room for another pod" : misfit.resource}`;
   }
 }
 

@@ -1,9 +1,10 @@
 /**
- * What the webhook did to a pod, noted on the pod itself. The API server asks a second time about a pod that somebody
+ * What the webhook did to a pod, noted on the pod itself. The API server calls a second time about a pod that another webhook
  * changed after us (`reinvocationPolicy: IfNeeded`); then everything of ours is taken off first and decided again, so
- * that the pod comes out the same whoever was asked first. Believed only when the store still waits for the pod.
+ * that the pod comes out the same whichever webhook was first. Trusted only when the store still waits for the pod.
  */
 import { annotation } from "@cocoon/contract";
+import { tryParseJson } from "@cocoon/core";
 import * as z from "zod";
 import type { Placement } from "../nodes/placement.ts";
 import { withoutNode } from "./node-requirement.ts";
@@ -15,22 +16,16 @@ const always: readonly string[] = [annotation.vmName, annotation.reservation, an
 /** Annotations that are added where the pod has none. */
 const optional: readonly string[] = [annotation.image, annotation.managed, annotation.os, deletionCost];
 
-export interface AdmissionNote {
-  readonly pin: Placement["pin"];
-  /** Where the machine ran before; empty for a new one. */
-  readonly from: string;
-  /** Digest of what the pod asked of its node. */
-  readonly shape: string;
-  /** Annotations that the pod had not. */
-  readonly added: Readonly<Record<string, string>>;
-}
-
 const noteSchema = z.object({
   pin: z.enum(["none", "nodeName", "affinity"]),
+  /** Where the machine ran before; empty for a new one. */
   from: z.string().max(253).default(""),
+  /** Digest of what the pod requested of its node. */
   shape: z.string().max(64),
+  /** Annotations that the pod had not. */
   added: z.record(z.string().max(253), z.string().max(1_024)),
 });
+export type AdmissionNote = Readonly<z.infer<typeof noteSchema>>;
 
 export function writeNote({ pin, from, shape, added }: AdmissionNote): string {
   return JSON.stringify({ pin, ...(from === "" ? {} : { from }), shape, added });
@@ -40,16 +35,12 @@ export function writeNote({ pin, from, shape, added }: AdmissionNote): string {
 export function tryReadNote({ metadata: { annotations } }: AdmittedPod): AdmissionNote | undefined {
   const text = annotations?.[annotation.admission];
   if (text === undefined || text.length > 4_096) return undefined;
-  try {
-    return noteSchema.safeParse(JSON.parse(text)).data;
-  } catch {
-    return undefined;
-  }
+  return noteSchema.safeParse(tryParseJson(text)).data;
 }
 
 /** The pod without what we added to it; `node` is the one it was pinned to. */
 export function asItCame(pod: AdmittedPod, { pin, added }: AdmissionNote, node: string): AdmittedPod {
-  // What somebody has changed since is theirs.
+  // What another webhook has changed since stays.
   const isOurs = (key: string, value: string) =>
     always.includes(key) || (optional.includes(key) && added[key] === value);
   const all = Object.entries(pod.metadata.annotations ?? {});

@@ -1,8 +1,7 @@
 /** Asks the API server itself which pods of a namespace are there, where the cache may be behind. */
-import { type Abortable } from "@cocoon/core";
+import { Coalesced, type Abortable } from "@cocoon/core";
 import type { KubeClient } from "@cocoon/kube";
 import * as z from "zod";
-import { Coalesced } from "../coalesced.ts";
 import type { LiveLook } from "./occupancy.ts";
 
 const listSchema = z.object({
@@ -29,7 +28,6 @@ export interface PodsLook extends LiveLook {
   readonly pods: readonly LookedPod[];
 }
 
-/** Looks that are shared by those who ask about the same namespace. */
 export class Looks {
   readonly #byNamespace = new Map<string, Coalesced<PodsLook>>();
   readonly #client: KubeClient;
@@ -42,10 +40,10 @@ export class Looks {
 
   at(namespace: string): Promise<PodsLook> {
     const known = this.#byNamespace.get(namespace);
-    if (known) return known.ask();
+    if (known) return known.get();
     const looks = new Coalesced(() => lookAtPods(this.#client, namespace, { signal: this.#signal }));
     this.#byNamespace.set(namespace, looks);
-    return looks.ask();
+    return looks.get();
   }
 }
 

@@ -1,7 +1,7 @@
 /** The requirement that holds a pod to one node, and how it is taken back. */
 import { jsonEqual } from "@cocoon/core/json-patch";
 import type { PodSpec } from "@cocoon/kube";
-import { requiredTermsOf } from "../nodes/pod-shape.ts";
+import { getRequiredNodeTerms } from "@cocoon/kube/scheduling";
 
 export interface FieldRequirement {
   readonly key: string;
@@ -14,13 +14,13 @@ export function nodeRequirement(node: string): FieldRequirement {
 }
 
 type Affinity = NonNullable<PodSpec["affinity"]>;
-type Term = NonNullable<ReturnType<typeof requiredTermsOf>>[number];
+type Term = NonNullable<ReturnType<typeof getRequiredNodeTerms>>[number];
 
 const required = "requiredDuringSchedulingIgnoredDuringExecution";
 
 /** The affinity without our requirement; undefined when nothing else was in it. */
 export function withoutNode(affinity: Affinity, node: string): Affinity | undefined {
-  const terms = requiredTermsOf(affinity);
+  const terms = getRequiredNodeTerms(affinity);
   if (!terms) return affinity;
   const left = terms.map((term) => withoutRequirement(term, nodeRequirement(node)));
   const isOurs = left.length === 1 && left.every((term) => Object.keys(term).length === 0);

@@ -1,5 +1,5 @@
 /** Whether the slot of a reservation is in use. Only facts free a slot: what is not known counts as in use. */
-import type { Held } from "../store/ledger.ts";
+import type { Held } from "../store/reservation-index.ts";
 import type { PodIndex } from "./pod-index.ts";
 import type { SlimPod } from "./slim-pod.ts";
 
@@ -9,7 +9,6 @@ export type Occupancy =
   | { readonly kind: "live" | "terminating" | "finished"; readonly pod: SlimPod }
   /** A pod holds it that this process has not seen: the cache is behind. */
   | { readonly kind: "unseen" }
-  /** Its pod is gone for sure. */
   | { readonly kind: "gone" };
 
 /** What the API server itself said about the pods of a namespace, when the cache was not enough. */
@@ -23,7 +22,7 @@ const pending: Occupancy = { kind: "pending" };
 const unseen: Occupancy = { kind: "unseen" };
 const gone: Occupancy = { kind: "gone" };
 
-export function occupancyOf(held: Held, pods: PodIndex, look?: LiveLook): Occupancy {
+export function getOccupancy(held: Held, pods: PodIndex, look?: LiveLook): Occupancy {
   const { entry, seenVersion } = held;
   for (const pod of pods.withVmName(entry.vmName))
     if (!look || look.uids.has(pod.metadata.uid)) return occupiedBy(pod);

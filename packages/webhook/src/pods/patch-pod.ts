@@ -1,9 +1,11 @@
 /** The patch of a pod that got a reservation: the machine's name and spec, its node, and what keeps it there. */
-import { annotation, readVmSpec } from "@cocoon/contract";
+import { annotation, legacyAnnotation, readVmSpec } from "@cocoon/contract";
 import type { JsonPatchOperation } from "@cocoon/core/json-patch";
 import type { Toleration } from "@cocoon/kube";
 import { formatPointer } from "@cocoon/core/json-patch";
-import { patienceKeys, requiredTermsOf } from "../nodes/pod-shape.ts";
+import { runtimeAnnotations } from "../identity/protected-annotations.ts";
+import { getRequiredNodeTerms } from "@cocoon/kube/scheduling";
+import { patienceKeys } from "../nodes/pod-shape.ts";
 import type { Granted } from "../store/claim-request.ts";
 import { deletionCost, writeNote } from "./admission-note.ts";
 import { nodeRequirement, type FieldRequirement } from "./node-requirement.ts";
@@ -12,9 +14,21 @@ import type { AdmittedPod } from "./read-pod.ts";
 /** What the API server adds to pods that say nothing: it would evict a machine after five minutes. */
 const defaultPatienceSeconds = 300;
 
-/** `shape`: digest of what the pod asks of its node. */
+/** `shape`: digest of what the pod requests of its node. */
 export function patchPod(pod: AdmittedPod, granted: Granted, shape: string): JsonPatchOperation[] {
   return [...annotationPatch(pod, granted, shape), ...pinPatch(pod, granted), ...tolerationPatch(pod)];
+}
+
+/** Pods of a Sandbox have no reservation: no other machine ever has the name, and any node may wake it. */
+export function patchSandboxPod(pod: AdmittedPod, vmName: string): JsonPatchOperation[] {
+  const policy = pod.metadata.annotations?.[annotation.snapshotPolicy];
+  const wanted = {
+    [annotation.vmName]: vmName,
+    // What outlives a Sandbox is nothing, unless its template says otherwise.
+    ...(policy === undefined ? { [annotation.snapshotPolicy]: "never" } : {}),
+    ...missingSpec(pod),
+  };
+  return [...addAnnotations(pod, wanted), ...tolerationPatch(pod)];
 }
 
 function annotationPatch(pod: AdmittedPod, granted: Granted, shape: string): JsonPatchOperation[] {
@@ -26,17 +40,30 @@ function annotationPatch(pod: AdmittedPod, granted: Granted, shape: string): Jso
     missing[deletionCost] = entry.slot === 0 ? "0" : String(-entry.slot);
   const wanted: Record<string, string> = {
     [annotation.vmName]: entry.vmName,
+    ...(present?.[legacyAnnotation.vmName] === undefined ? {} : { [legacyAnnotation.vmName]: entry.vmName }),
     [annotation.reservation]: entry.claim,
     ...missing,
     [annotation.admission]: writeNote({ pin: placement.pin, from, shape, added: missing }),
   };
+  return addAnnotations(pod, wanted);
+}
+
+function addAnnotations(pod: AdmittedPod, wanted: Readonly<Record<string, string>>): JsonPatchOperation[] {
   const operations = Object.entries(wanted).map(([key, value]): JsonPatchOperation => ({
     op: "add",
     path: formatPointer(["metadata", "annotations", key]),
     value,
   }));
-  if (present) return operations;
+  if (pod.metadata.annotations) return [...operations, ...copiedRuntimePatch(pod)];
   return [{ op: "add", path: "/metadata/annotations", value: {} }, ...operations];
+}
+
+/** A new pod has no running machine yet: what it carries was copied from another pod. A static machine runs already. */
+function copiedRuntimePatch({ metadata: { annotations } }: AdmittedPod): JsonPatchOperation[] {
+  if (readVmSpec(annotations).mode === "static") return [];
+  return runtimeAnnotations
+    .filter((key) => annotations?.[key] !== undefined)
+    .map((key) => ({ op: "remove", path: formatPointer(["metadata", "annotations", key]) }));
 }
 
 /** What the pod leaves out of its machine's spec. The mode stays open: the registry knows what the image is. */
@@ -75,7 +102,7 @@ export function requireTerms(
   affinity: AdmittedPod["spec"]["affinity"],
   change: (term: Term) => Term,
 ): JsonPatchOperation {
-  const terms = (requiredTermsOf(affinity) ?? [{}]).map((term) => change({ ...term }));
+  const terms = (getRequiredNodeTerms(affinity) ?? [{}]).map((term) => change({ ...term }));
   const nodeAffinity = affinity?.["nodeAffinity"];
   const value = {
     ...affinity,
@@ -87,7 +114,7 @@ export function requireTerms(
   return { op: "add", path: "/spec/affinity", value };
 }
 
-/** A machine waits for its node however long that is away: nobody else has it. */
+/** A machine waits for its node however long that is away: no other node has it. */
 function tolerationPatch({ spec }: AdmittedPod): JsonPatchOperation[] {
   const present = spec.tolerations ?? [];
   const kept = present.map((toleration) =>

@@ -5,18 +5,14 @@
  * later version of the world than the one in which the pod was known to exist, or that its deletion was seen.
  */
 import type { CacheEvent } from "@cocoon/kube";
-import { addAmounts, subtractAmounts, type Amounts } from "../nodes/amounts.ts";
+import type { NodeLoad } from "@cocoon/kube/scheduling";
+import { MultiMap } from "../multi-map.ts";
+import { NodeLoads } from "../nodes/node-loads.ts";
 import type { SlimPod } from "./slim-pod.ts";
-
-export interface NodeLoad {
-  readonly pods: number;
-  readonly amounts: Amounts;
-}
 
 export interface PodIndexOptions {
   /** Version of the world that the cache has reached. */
   readonly version: () => string | undefined;
-  /** A pod with that claim has been seen. */
   readonly arrived?: (claim: string) => void;
 }
 
@@ -26,11 +22,11 @@ const rememberedDepartures = 65_536;
 export class PodIndex {
   readonly #options: PodIndexOptions;
   readonly #byUid = new Map<string, SlimPod>();
-  readonly #byVmName = new Map<string, Set<SlimPod>>();
+  readonly #byVmName = new MultiMap<string, SlimPod>();
   readonly #byName = new Map<string, SlimPod>();
   readonly #claims = new Set<string>();
   readonly #departed = new Set<string>();
-  readonly #loads = new Map<string, NodeLoad>();
+  readonly #loads = new NodeLoads();
 
   constructor(options: PodIndexOptions) {
     this.#options = options;
@@ -51,39 +47,25 @@ export class PodIndex {
     const { namespace, name, uid } = pod.metadata;
     if (pod.nodeName === "" && !pod.isMachine) return;
     this.#byUid.set(uid, pod);
-    if (occupiesNode(pod)) {
-      const load = this.loadOf(pod.nodeName);
-      this.#loads.set(pod.nodeName, { pods: load.pods + 1, amounts: addAmounts(load.amounts, pod.requests) });
-    }
+    if (occupiesNode(pod)) this.#loads.add(pod.nodeName, pod.requests);
     if (!pod.isMachine) return;
     this.#byName.set(`${namespace}/${name}`, pod);
     if (pod.claim !== "") {
       this.#claims.add(pod.claim);
       this.#options.arrived?.(pod.claim);
     }
-    if (pod.vmName === "") return;
-    const pods = this.#byVmName.get(pod.vmName);
-    if (pods) pods.add(pod);
-    else this.#byVmName.set(pod.vmName, new Set([pod]));
+    if (pod.vmName !== "") this.#byVmName.add(pod.vmName, pod);
   }
 
   #remove(uid: string): void {
     const pod = this.#byUid.get(uid);
     if (!pod) return;
     this.#byUid.delete(uid);
-    if (occupiesNode(pod)) this.#unload(pod);
+    if (occupiesNode(pod)) this.#loads.remove(pod.nodeName, pod.requests);
     const name = `${pod.metadata.namespace}/${pod.metadata.name}`;
     if (this.#byName.get(name) === pod) this.#byName.delete(name);
     this.#claims.delete(pod.claim);
-    const pods = this.#byVmName.get(pod.vmName);
-    pods?.delete(pod);
-    if (pods?.size === 0) this.#byVmName.delete(pod.vmName);
-  }
-
-  #unload({ nodeName, requests }: SlimPod): void {
-    const load = this.loadOf(nodeName);
-    if (load.pods <= 1) this.#loads.delete(nodeName);
-    else this.#loads.set(nodeName, { pods: load.pods - 1, amounts: subtractAmounts(load.amounts, requests) });
+    this.#byVmName.remove(pod.vmName, pod);
   }
 
   #depart(claim: string): void {
@@ -93,7 +75,7 @@ export class PodIndex {
   }
 
   withVmName(vmName: string): ReadonlySet<SlimPod> {
-    return this.#byVmName.get(vmName) ?? none;
+    return this.#byVmName.get(vmName);
   }
 
   get(uid: string): SlimPod | undefined {
@@ -106,7 +88,7 @@ export class PodIndex {
   }
 
   vmNames(): Iterable<readonly [string, ReadonlySet<SlimPod>]> {
-    return this.#byVmName;
+    return this.#byVmName.entries();
   }
 
   hasClaim(claim: string): boolean {
@@ -118,13 +100,10 @@ export class PodIndex {
     return this.#departed.has(claim);
   }
 
-  loadOf(node: string): NodeLoad {
-    return this.#loads.get(node) ?? noLoad;
+  getLoad(node: string): NodeLoad {
+    return this.#loads.get(node);
   }
 }
-
-const none: ReadonlySet<SlimPod> = new Set();
-const noLoad: NodeLoad = { pods: 0, amounts: {} };
 
 function occupiesNode({ nodeName, finished }: SlimPod): boolean {
   return nodeName !== "" && !finished;

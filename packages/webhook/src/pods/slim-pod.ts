@@ -1,10 +1,10 @@
 /** A pod as the caches keep it: the few fields that placement and reservations go by. */
 import { annotation, hostTaint, readText } from "@cocoon/contract";
 import type { KubeObject, Pod } from "@cocoon/kube";
-import { controllerOf } from "@cocoon/kube/controller";
-import { requestsOf, type Amounts } from "../nodes/amounts.ts";
+import { findController } from "@cocoon/kube/controller";
+import { computeRequests, type Amounts } from "@cocoon/kube/scheduling";
 
-export interface SlimPod extends KubeObject {
+export interface SlimObject extends KubeObject {
   readonly metadata: {
     readonly name: string;
     readonly namespace: string;
@@ -12,6 +12,14 @@ export interface SlimPod extends KubeObject {
     readonly resourceVersion: string;
     readonly deletionTimestamp?: string;
   };
+}
+
+export function slimMetadata({ metadata }: KubeObject): SlimObject["metadata"] {
+  const { name = "", namespace = "", uid = "", resourceVersion = "", deletionTimestamp } = metadata;
+  return { name, namespace, uid, resourceVersion, ...(deletionTimestamp ? { deletionTimestamp } : {}) };
+}
+
+export interface SlimPod extends SlimObject {
   readonly isMachine: boolean;
   readonly vmName: string;
   readonly claim: string;
@@ -25,15 +33,14 @@ const nothing: Amounts = {};
 
 export function readSlimPod(object: KubeObject): SlimPod {
   const pod = object as Pod;
-  const { name = "", namespace = "", uid = "", resourceVersion = "", deletionTimestamp } = pod.metadata;
   const phase = pod.status?.phase;
   const finished = phase === "Succeeded" || phase === "Failed";
   return {
-    metadata: { name, namespace, uid, resourceVersion, ...(deletionTimestamp ? { deletionTimestamp } : {}) },
+    metadata: slimMetadata(pod),
     ...machineFacts(pod),
     nodeName: pod.spec?.nodeName ?? "",
     finished,
-    requests: finished || !pod.spec ? nothing : requestsOf(pod.spec),
+    requests: finished || !pod.spec ? nothing : computeRequests(pod.spec),
   };
 }
 
@@ -43,7 +50,7 @@ const noMachine: MachineFacts = { isMachine: false, vmName: "", claim: "", owner
 function machineFacts(pod: Pod): MachineFacts {
   if (!pod.spec?.tolerations?.some(({ key }) => key === hostTaint.key)) return noMachine;
   const { annotations } = pod.metadata;
-  const controller = controllerOf(pod);
+  const controller = findController(pod);
   return {
     isMachine: true,
     vmName: readText(annotations, annotation.vmName),

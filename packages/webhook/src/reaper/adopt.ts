@@ -1,49 +1,49 @@
 /** Machines whose pods are there although no reservation says so: the store was lost, or they are older than it. */
 import { defaultPool } from "@cocoon/contract";
-import { messageOf, type Abortable, type Logger } from "@cocoon/core";
-import type { PodIndex } from "../pods/pod-index.ts";
+import { getErrorMessage, type Abortable } from "@cocoon/core";
+import type { Model } from "../model.ts";
 import type { SlimPod } from "../pods/slim-pod.ts";
-import { numberedPrefix, slotPrefixOf, vmNameOf, type Entry, type Owner } from "../store/entry.ts";
-import type { Ledger } from "../store/ledger.ts";
-import type { Reservations } from "../store/reservations.ts";
+import {
+  numberedPrefix,
+  formatSlotPrefix,
+  formatSlotVmName,
+  type Entry,
+  type Owner,
+} from "../store/entry.ts";
+import type { ReaperOptions } from "./reaper.ts";
 
-export interface AdoptOptions {
-  readonly ledger: Ledger;
-  readonly pods: PodIndex;
-  readonly reservations: Reservations;
-  readonly poolOfNode: (node: string) => string;
-  readonly log: Logger;
-}
+type AdoptOptions = Pick<ReaperOptions, "reservations" | "findNodePool" | "log"> &
+  Pick<Model, "reserved" | "pods">;
 
 /** Gives every such pod its reservation back; returns how many names more than one pod carries. */
 export async function adoptPods(options: AdoptOptions, { signal }: Abortable): Promise<number> {
-  const { ledger, pods, reservations, log } = options;
+  const { reserved, pods, reservations, log } = options;
   let duplicates = 0;
   for (const [vmName, holders] of pods.vmNames()) {
     const [pod, ...others] = holders;
     if (others.some((other) => !other.finished)) duplicates += 1;
     if (!pod || pod.owner?.kind === "CocoonSet" || pod.claim === "") continue;
-    const [held] = ledger.holding(vmName);
-    const entry = held ? undefined : entryOf(pod, options);
+    const [held] = reserved.holding(vmName);
+    const entry = held ? undefined : buildEntry(pod, options);
     if (!entry) continue;
     try {
       await reservations.adopt(entry, { signal });
     } catch (error) {
       if (!signal.aborted)
-        log.warn({ vm: vmName, error: messageOf(error) }, "machine not entered in the store");
+        log.warn({ vm: vmName, error: getErrorMessage(error) }, "machine not entered in the store");
     }
   }
   return duplicates;
 }
 
-function entryOf(pod: SlimPod, { poolOfNode }: AdoptOptions): Entry | undefined {
+function buildEntry(pod: SlimPod, { findNodePool }: AdoptOptions): Entry | undefined {
   const { namespace, name, uid } = pod.metadata;
-  const owner = ownerOf(pod);
-  const slot = slotOf(pod, owner);
-  if (slot === undefined && pod.vmName !== vmNameOf({ namespace, owner, form: "pod" }, name))
+  const owner = findOwner(pod);
+  const slot = parseOwnSlot(pod, owner);
+  if (slot === undefined && pod.vmName !== formatSlotVmName({ namespace, owner, form: "pod" }, name))
     return undefined;
   return {
-    pool: poolOfNode(pod.nodeName) || defaultPool,
+    pool: findNodePool(pod.nodeName) || defaultPool,
     namespace,
     deployment: slot === undefined ? "" : owner.name,
     slot: slot ?? 0,
@@ -59,7 +59,7 @@ function entryOf(pod: SlimPod, { poolOfNode }: AdoptOptions): Entry | undefined 
   };
 }
 
-function ownerOf({ owner, metadata, vmName }: SlimPod): Owner {
+function findOwner({ owner, metadata, vmName }: SlimPod): Owner {
   if (!owner) return { kind: "Pod", name: metadata.name, uid: "" };
   const dash = owner.name.lastIndexOf("-");
   const deployment = owner.name.slice(0, dash);
@@ -67,12 +67,12 @@ function ownerOf({ owner, metadata, vmName }: SlimPod): Owner {
     owner.kind === "ReplicaSet" &&
     dash > 0 &&
     numberedPrefix(vmName) ===
-      slotPrefixOf({ namespace: metadata.namespace, owner: { ...owner, name: deployment } });
+      formatSlotPrefix({ namespace: metadata.namespace, owner: { ...owner, name: deployment } });
   return isDeployment ? { kind: "Deployment", name: deployment, uid: "" } : owner;
 }
 
-function slotOf({ vmName, metadata: { namespace } }: SlimPod, owner: Owner): number | undefined {
+function parseOwnSlot({ vmName, metadata: { namespace } }: SlimPod, owner: Owner): number | undefined {
   if (owner.kind === "StatefulSet" || owner.kind === "Pod") return undefined;
-  const prefix = slotPrefixOf({ namespace, owner });
+  const prefix = formatSlotPrefix({ namespace, owner });
   return numberedPrefix(vmName) === prefix ? Number(vmName.slice(prefix.length)) : undefined;
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SlimPod } from "../pods/slim-pod.ts";
 import type { Entry } from "../store/entry.ts";
-import { changeOf } from "./changes.ts";
+import { planChange } from "./changes.ts";
 
 const now = new Date("2026-01-01T12:00:00Z");
 const minutesAgo = (minutes: number) => new Date(now.getTime() - minutes * 60_000).toISOString();
@@ -37,33 +37,35 @@ const pod: SlimPod = {
 
 test("a pod that is seen is written down once, with the node it really has", () => {
   const bound = { ...entry, pod: "demo-x", podUid: "u", node: "b" };
-  assert.deepEqual(changeOf(entry, { kind: "live", pod }, graces), { kind: "write", entry: bound });
+  assert.deepEqual(planChange(entry, { kind: "live", pod }, graces), { kind: "write", entry: bound });
   for (const kind of ["live", "terminating", "finished"] as const)
-    assert.deepEqual(changeOf(bound, { kind, pod }, graces), { kind: "none" });
+    assert.deepEqual(planChange(bound, { kind, pod }, graces), { kind: "none" });
 });
 
 test("the grace counts from when the pod was found to be gone", () => {
   const bound = { ...entry, podUid: "u", updatedAt: minutesAgo(10_000) };
   const marked = { ...bound, goneSince: now.toISOString() };
-  assert.deepEqual(changeOf(bound, { kind: "gone" }, graces), { kind: "write", entry: marked });
-  assert.deepEqual(changeOf(marked, { kind: "gone" }, graces), { kind: "none" });
+  assert.deepEqual(planChange(bound, { kind: "gone" }, graces), { kind: "write", entry: marked });
+  assert.deepEqual(planChange(marked, { kind: "gone" }, graces), { kind: "none" });
   const recently = { ...bound, goneSince: minutesAgo(29) };
-  assert.deepEqual(changeOf(recently, { kind: "gone" }, graces), { kind: "none" });
+  assert.deepEqual(planChange(recently, { kind: "gone" }, graces), { kind: "none" });
   const longAgo = { ...bound, goneSince: minutesAgo(31) };
-  assert.deepEqual(changeOf(longAgo, { kind: "gone" }, graces), { kind: "release", why: "gone" });
+  assert.deepEqual(planChange(longAgo, { kind: "gone" }, graces), { kind: "release", why: "gone" });
 });
 
 test("a claim whose pod never came falls back to what was before it", () => {
-  assert.deepEqual(changeOf(entry, { kind: "pending" }, graces), { kind: "none" });
+  assert.deepEqual(planChange(entry, { kind: "pending" }, graces), { kind: "none" });
   const old = { ...entry, updatedAt: minutesAgo(2) };
-  assert.deepEqual(changeOf(old, { kind: "pending" }, graces), { kind: "release", why: "unbound" });
+  assert.deepEqual(planChange(old, { kind: "pending" }, graces), { kind: "release", why: "unbound" });
   const retaken = { ...old, lastGone: minutesAgo(5) };
-  assert.deepEqual(changeOf(retaken, { kind: "pending" }, graces), {
+  assert.deepEqual(planChange(retaken, { kind: "pending" }, graces), {
     kind: "fallBack",
     entry: { ...retaken, claim: "", goneSince: minutesAgo(5), lastGone: "" },
   });
 });
 
 test("what cannot be seen is left alone", () => {
-  assert.deepEqual(changeOf({ ...entry, updatedAt: "never" }, { kind: "unseen" }, graces), { kind: "none" });
+  assert.deepEqual(planChange({ ...entry, updatedAt: "never" }, { kind: "unseen" }, graces), {
+    kind: "none",
+  });
 });

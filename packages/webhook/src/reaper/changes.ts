@@ -26,7 +26,7 @@ export type EntryChange =
 
 const none: EntryChange = { kind: "none" };
 
-export function changeOf(
+export function planChange(
   entry: Entry,
   occupancy: Occupancy,
   { now, goneMs, unboundMs }: Graces & { readonly now: Date },

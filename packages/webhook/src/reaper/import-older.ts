@@ -1,21 +1,16 @@
 /**
  * The oldest store: ConfigMap `cocoon-vm-affinity` in each namespace, by machine name `node:<node>,pod:<pod>`. Taken
- * over once; the object stays and is marked, for whoever wants to go back.
+ * over once; the object stays and is marked, so that a rollback finds it.
  */
-import { defaultPool, isDnsSubdomain, shardAnnotation, vmNameTrouble } from "@cocoon/contract";
-import type { Abortable, Logger } from "@cocoon/core";
-import { configMaps, type ConfigMap, type KubeClient } from "@cocoon/kube";
-import { numberedPrefix, slotPrefixOf, vmNameOf, type Entry } from "../store/entry.ts";
-import type { Reservations } from "../store/reservations.ts";
-import type { Workloads } from "../workloads.ts";
+import { defaultPool, isDnsSubdomain, shardAnnotation, findVmNameProblem } from "@cocoon/contract";
+import type { Abortable } from "@cocoon/core";
+import { configMaps, type ConfigMap } from "@cocoon/kube";
+import type { Model } from "../model.ts";
+import { numberedPrefix, formatSlotPrefix, formatSlotVmName, type Entry } from "../store/entry.ts";
+import type { ReaperOptions } from "./reaper.ts";
 
-export interface ImportOptions {
-  readonly client: KubeClient;
-  readonly reservations: Reservations;
-  readonly workloads: Workloads;
-  readonly poolOfNode: (node: string) => string;
-  readonly log: Logger;
-}
+type ImportOptions = Pick<ReaperOptions, "client" | "reservations" | "findNodePool" | "log"> &
+  Pick<Model, "workloads">;
 
 const olderStoreName = "cocoon-vm-affinity";
 
@@ -43,20 +38,14 @@ async function importOne(object: ConfigMap, options: ImportOptions, { signal }: 
 
 const olderValue = /^node:([^,]*),pod:(.*)$/;
 
-interface OlderEntry {
-  readonly namespace: string;
-  readonly vmName: string;
-  readonly text: string;
-}
-
 function readOlderEntry(
-  { namespace, vmName, text }: OlderEntry,
-  { workloads, poolOfNode }: ImportOptions,
+  { namespace, vmName, text }: { readonly namespace: string; readonly vmName: string; readonly text: string },
+  { workloads, findNodePool }: ImportOptions,
 ): Entry | undefined {
   const [, node = "", pod = ""] = olderValue.exec(text) ?? [];
-  if (!isDnsSubdomain(pod) || vmNameTrouble(vmName) !== undefined) return undefined;
+  if (!isDnsSubdomain(pod) || findVmNameProblem(vmName) !== undefined) return undefined;
   const common = {
-    pool: poolOfNode(node) || defaultPool,
+    pool: findNodePool(node) || defaultPool,
     namespace,
     vmName,
     pod,
@@ -70,10 +59,10 @@ function readOlderEntry(
   const prefix = numberedPrefix(vmName);
   const deployment = prefix?.slice(`vk-${namespace}-`.length, -1) ?? "";
   const owner = { kind: "Deployment", name: deployment, uid: "" };
-  const isSlot = prefix !== undefined && prefix === slotPrefixOf({ namespace, owner });
+  const isSlot = prefix !== undefined && prefix === formatSlotPrefix({ namespace, owner });
   if (isSlot && workloads.find("deployments", namespace, deployment))
     return { ...common, deployment, slot: Number(vmName.slice(prefix.length)), owner };
   const bare = { kind: "Pod", name: pod, uid: "" };
-  if (vmName !== vmNameOf({ namespace, owner: bare, form: "pod" }, pod)) return undefined;
+  if (vmName !== formatSlotVmName({ namespace, owner: bare, form: "pod" }, pod)) return undefined;
   return { ...common, deployment: "", slot: 0, owner: bare };
 }

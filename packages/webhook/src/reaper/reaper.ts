@@ -3,7 +3,7 @@
  * outlives this process), everything is looked at again at intervals, empty shards are removed.
  */
 import { systemNamespace } from "@cocoon/contract";
-import { messageOf, sleep, type Abortable, type Logger, type Registry } from "@cocoon/core";
+import { getErrorMessage, isFault, sleep, type Abortable, type Logger, type Registry } from "@cocoon/core";
 import type { KubeClient } from "@cocoon/kube";
 import { lead, type Leadership } from "@cocoon/kube/controller";
 import type { Model } from "../model.ts";
@@ -14,7 +14,6 @@ import { adoptPods } from "./adopt.ts";
 import type { Graces } from "./changes.ts";
 import { importOlderStores } from "./import-older.ts";
 import { sweep } from "./sweep.ts";
-import { removeEmptyShards } from "./tidy.ts";
 
 export interface ReaperOptions extends Graces {
   readonly client: KubeClient;
@@ -22,8 +21,9 @@ export interface ReaperOptions extends Graces {
   readonly reservations: Reservations;
   readonly writes: ShardWrites;
   readonly intervalMs: number;
-  readonly poolOfNode: (node: string) => string;
-  readonly setAside: (vmName: string, options: Abortable) => Promise<void>;
+  readonly findNodePool: (node: string) => string;
+  /** Retags the snapshot under that name, so that a later machine of that name does not restore it. */
+  readonly releaseSnapshot: (vmName: string, options: Abortable) => Promise<void>;
   readonly released: (entry: Entry) => void;
   readonly duplicates: (count: number) => void;
   readonly registry: Registry;
@@ -34,7 +34,7 @@ export interface ReaperOptions extends Graces {
 const lease = { namespace: systemNamespace, name: "cocoon-webhook-reaper" };
 /** How soon what was seen is written; the sweep between costs no call when nothing changed. */
 const tickMs = 1_000;
-/** How often the API server is asked about what may be released. */
+/** How often the API server is read about what may be released. */
 const releaseMs = 10_000;
 
 /** Runs until the signal aborts; leadership that is lost is sought again. */
@@ -48,7 +48,7 @@ export async function runReaper(options: ReaperOptions, { signal }: Abortable): 
       );
     } catch (error) {
       if (signal.aborted) return;
-      log.warn({ error: messageOf(error) }, "reaper interrupted");
+      log.warn({ error: getErrorMessage(error) }, "reaper interrupted");
       await sleep(tickMs, { signal });
     }
   }
@@ -70,11 +70,11 @@ async function reap(options: ReaperOptions, leadership: Leadership, ending: Abor
       await tick(options, { leadership, releases, signal });
       if (performance.now() - lastFullMs >= options.intervalMs) {
         lastFullMs = performance.now();
-        await removeEmptyShards({ ...options, ledger: options.model.ledger }, { signal });
+        await removeEmptyShards({ ...options, reserved: options.model.reserved }, { signal });
       }
     } catch (error) {
       if (signal.aborted) return;
-      options.log.warn({ error: messageOf(error) }, "reservations not tidied up");
+      options.log.warn({ error: getErrorMessage(error) }, "reservations not tidied up");
     }
   } while (await sleep(Math.min(tickMs, options.intervalMs), { signal }));
 }
@@ -85,8 +85,26 @@ interface Tick extends Abortable {
 }
 
 async function tick(options: ReaperOptions, { leadership, releases, signal }: Tick): Promise<void> {
-  const { ledger, pods } = options.model;
+  const { reserved, pods } = options.model;
   const assertLeading = () => leadership.assertHeld();
-  await sweep({ ...options, ledger, pods, assertLeading, releases }, { signal });
-  options.duplicates(await adoptPods({ ...options, ledger, pods }, { signal }));
+  await sweep({ ...options, reserved, pods, assertLeading, releases }, { signal });
+  options.duplicates(await adoptPods({ ...options, reserved, pods }, { signal }));
+}
+
+/** An empty shard that takes nothing new is of no use; the first one stays, others look for it, and so does the last. */
+export async function removeEmptyShards(
+  { reserved, writes, log }: Pick<ReaperOptions, "writes" | "log"> & Pick<Model, "reserved">,
+  { signal }: Abortable,
+): Promise<void> {
+  for (const shard of reserved.shards()) {
+    const isLast = reserved.listShards(shard.pool).at(-1)?.name === shard.name;
+    if (shard.index === 0 || !shard.sealed || shard.held.size > 0 || isLast) continue;
+    try {
+      await writes.delete(shard.name, shard.version, { signal });
+      log.info({ shard: shard.name }, "empty shard removed");
+    } catch (error) {
+      // Another writer removed or changed it since: the next sweep looks at it again.
+      if (!isFault(error, "conflict") && !isFault(error, "notFound")) throw error;
+    }
+  }
 }

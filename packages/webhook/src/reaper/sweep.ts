@@ -1,38 +1,31 @@
 /** One look over all reservations: binds, marks and releases. What frees a name is confirmed by the API server first. */
 import { annotation } from "@cocoon/contract";
-import { messageOf, type Abortable, type Logger } from "@cocoon/core";
-import type { KubeClient } from "@cocoon/kube";
+import { getErrorMessage, type Abortable } from "@cocoon/core";
+import type { Model } from "../model.ts";
 import { lookAtPods } from "../pods/live-look.ts";
-import { occupancyOf } from "../pods/occupancy.ts";
-import type { PodIndex } from "../pods/pod-index.ts";
+import { getOccupancy } from "../pods/occupancy.ts";
 import type { Entry } from "../store/entry.ts";
-import type { Held, Ledger } from "../store/ledger.ts";
-import type { Reservations } from "../store/reservations.ts";
-import { changeOf, type EntryChange, type Graces } from "./changes.ts";
+import type { Held } from "../store/reservation-index.ts";
+import { planChange, type EntryChange, type Graces } from "./changes.ts";
+import type { ReaperOptions } from "./reaper.ts";
 
-export interface SweepOptions extends Graces {
-  readonly client: KubeClient;
-  readonly ledger: Ledger;
-  readonly pods: PodIndex;
-  readonly reservations: Reservations;
-  /** Throws when this process may no longer act. */
-  readonly assertLeading: () => void;
-  /** Puts what sleeps under that name aside, so that a later machine of that name does not wake in its place. */
-  readonly setAside: (vmName: string, options: Abortable) => Promise<void>;
-  readonly released: (entry: Entry) => void;
-  /** Whether names are freed this time; it costs a call per namespace. */
-  readonly releases: boolean;
-  readonly log: Logger;
-}
+type SweepOptions = Pick<ReaperOptions, "client" | "reservations" | "releaseSnapshot" | "released" | "log"> &
+  Pick<Model, "reserved" | "pods"> &
+  Graces & {
+    /** Throws when this process may no longer act. */
+    readonly assertLeading: () => void;
+    /** Whether names are freed this time; it costs a call per namespace. */
+    readonly releases: boolean;
+  };
 
 export async function sweep(options: SweepOptions, { signal }: Abortable): Promise<void> {
-  const { ledger, pods } = options;
+  const { reserved, pods } = options;
   const now = new Date();
   const doubtful = new Map<string, Held[]>();
   const writes: Promise<unknown>[] = [];
-  for (const shard of ledger.shards())
+  for (const shard of reserved.shards())
     for (const held of shard.held.values()) {
-      const change = changeOf(held.entry, occupancyOf(held, pods), { ...options, now });
+      const change = planChange(held.entry, getOccupancy(held, pods), { ...options, now });
       if (change.kind === "write") writes.push(write(held, options, { signal }));
       else if (change.kind !== "none" && options.releases) {
         const { namespace } = held.entry;
@@ -46,19 +39,19 @@ export async function sweep(options: SweepOptions, { signal }: Abortable): Promi
 async function write(held: Held, options: SweepOptions, { signal }: Abortable): Promise<void> {
   const { reservations, log } = options;
   try {
-    await reservations.edit(held, (now) => entryOf(decideAgain(now, options)), { signal });
+    await reservations.edit(held, (now) => toWrite(decideAgain(now, options)), { signal });
   } catch (error) {
     if (!signal.aborted)
-      log.warn({ vm: held.entry.vmName, error: messageOf(error) }, "reservation not updated");
+      log.warn({ vm: held.entry.vmName, error: getErrorMessage(error) }, "reservation not updated");
   }
 }
 
 function decideAgain(held: Held, options: SweepOptions): EntryChange {
   options.assertLeading();
-  return changeOf(held.entry, occupancyOf(held, options.pods), { ...options, now: new Date() });
+  return planChange(held.entry, getOccupancy(held, options.pods), { ...options, now: new Date() });
 }
 
-function entryOf(change: EntryChange): { readonly entry: Entry } | undefined {
+function toWrite(change: EntryChange): { readonly entry: Entry } | undefined {
   return change.kind === "write" ? { entry: change.entry } : undefined;
 }
 
@@ -75,7 +68,7 @@ async function release(
     const free = all.filter(({ entry }) => !names.has(entry.vmName));
     await Promise.all(free.map((held) => releaseOne(held, options)));
   } catch (error) {
-    if (!signal.aborted) log.warn({ namespace, error: messageOf(error) }, "reservations not released");
+    if (!signal.aborted) log.warn({ namespace, error: getErrorMessage(error) }, "reservations not released");
   }
 }
 
@@ -84,12 +77,12 @@ async function releaseOne(held: Held, options: SweepOptions & Abortable): Promis
   const { claim, goneSince, vmName } = held.entry;
   let isReleased = false;
   const planned = decideAgain(held, options);
-  if (planned.kind === "release" && planned.why === "gone") await options.setAside(vmName, { signal });
+  if (planned.kind === "release" && planned.why === "gone") await options.releaseSnapshot(vmName, { signal });
   await reservations.edit(
     held,
     (now) => {
       const change = decideAgain(now, options);
-      // Taken again meanwhile, by whomever: it is not the one that was judged.
+      // Taken again meanwhile: it is not the entry that was decided about.
       if (now.entry.claim !== claim || now.entry.goneSince !== goneSince) return undefined;
       isReleased = change.kind === "release";
       if (change.kind === "fallBack") return { entry: change.entry };

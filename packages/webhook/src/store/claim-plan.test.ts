@@ -7,11 +7,11 @@ import { PodIndex } from "../pods/pod-index.ts";
 import type { SlimPod } from "../pods/slim-pod.ts";
 import type { ClaimRequest, Plan } from "./claim-request.ts";
 import { ClaimRound } from "./claim-plan.ts";
-import { keyOfEntry, vmNameOf, writeEntry, type Entry, type Lineage } from "./entry.ts";
-import { Ledger } from "./ledger.ts";
+import { formatEntryKey, formatSlotVmName, writeEntry, type Entry, type OwnerChain } from "./entry.ts";
+import { ReservationIndex } from "./reservation-index.ts";
 import { newShard } from "./shard.ts";
 
-const demo: Lineage = {
+const demo: OwnerChain = {
   namespace: "ns",
   owner: { kind: "Deployment", name: "demo", uid: "d" },
   form: "slot",
@@ -23,7 +23,7 @@ function entry(slot: number, more: Partial<Entry> = {}): Entry {
     namespace: "ns",
     deployment: "demo",
     slot,
-    vmName: vmNameOf(demo, slot),
+    vmName: formatSlotVmName(demo, slot),
     pod: `demo-${slot}x`,
     node: "",
     updatedAt: "2026-01-01T00:00:00Z",
@@ -36,7 +36,7 @@ function entry(slot: number, more: Partial<Entry> = {}): Entry {
   };
 }
 
-function podOf({ vmName, pod, podUid, claim, namespace }: Entry, terminating = false): SlimPod {
+function buildPod({ vmName, pod, podUid, claim, namespace }: Entry, terminating = false): SlimPod {
   return {
     metadata: {
       name: pod,
@@ -72,26 +72,26 @@ function roundIn({
 }: World): ClaimRound {
   const pods = new PodIndex({ version: () => podsVersion });
   const pending = new PendingLoads(() => false);
-  const ledger = new Ledger(pending);
-  const data = Object.fromEntries(entries.map((each) => [keyOfEntry(each), writeEntry(each)]));
+  const reserved = new ReservationIndex(pending);
+  const data = Object.fromEntries(entries.map((each) => [formatEntryKey(each), writeEntry(each)]));
   const object = newShard("default", 0, { data, seal: false });
-  ledger.apply({ ...object, metadata: { ...object.metadata, resourceVersion: "50" } });
+  reserved.apply({ ...object, metadata: { ...object.metadata, resourceVersion: "50" } });
   for (const each of entries) {
     const isTerminating = terminating.includes(each.slot);
     if (live.includes(each.slot) || isTerminating)
-      pods.take({ kind: "added", object: podOf(each, isTerminating), initial: false });
+      pods.take({ kind: "added", object: buildPod(each, isTerminating), initial: false });
   }
   const nodes = { get: () => undefined, inPool: () => [] };
   const placement = new PlacementRules({ nodes, pods, pending, pinMode: "auto" });
-  const claims = { ownerOfPrefix: (prefix: string) => sets[prefix], ownerOfName: () => undefined };
-  return new ClaimRound({ ledger, pods, sets: claims, placement, now: () => new Date(0) });
+  const claims = { findPrefixOwner: (prefix: string) => sets[prefix], findNameOwner: () => undefined };
+  return new ClaimRound({ reserved, pods, sets: claims, placement, now: () => new Date(0) });
 }
 
 function request(more: Partial<ClaimRequest> = {}): ClaimRequest {
   return {
     claim: "new-claim",
     pool: "default",
-    lineage: demo,
+    ownerChain: demo,
     podName: "",
     ordinal: 0,
     shape: readPodShape({ containers: [] }),
@@ -169,11 +169,11 @@ test("names of others are refused, naming them", () => {
     owner: other.owner,
     vmName: "vk-ns-demo-x-0",
   });
-  assert.match(outcome(roundIn({ entries: [foreign] }).plan(request({ lineage: clash }))), held);
+  assert.match(outcome(roundIn({ entries: [foreign] }).plan(request({ ownerChain: clash }))), held);
   const set = { "vk-ns-demo-": "CocoonSet ns/demo" };
   assert.match(outcome(roundIn({ sets: set }).plan(request())), /held by CocoonSet ns\/demo/);
-  const bare: Lineage = { namespace: "ns", owner: { kind: "Pod", name: "demo-9", uid: "" }, form: "pod" };
-  const pod = request({ lineage: bare, podName: "demo-9" });
+  const bare: OwnerChain = { namespace: "ns", owner: { kind: "Pod", name: "demo-9", uid: "" }, form: "pod" };
+  const pod = request({ ownerChain: bare, podName: "demo-9" });
   assert.match(outcome(roundIn({ entries: all }).plan(pod)), /held by Deployment ns\/demo/);
   assert.equal(outcome(roundIn({}).plan(pod)), "vk-ns-demo-9");
 });

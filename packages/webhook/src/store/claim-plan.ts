@@ -1,22 +1,28 @@
 /**
  * Decides one round of claims against what is known now; nothing is written here. In order:
  *
- *   the same admission asks again      what it was granted; placed anew when the pod asks for something else now
- *   the name belongs to somebody else  refused, naming the holder
+ *   the same admission again           what it was granted; placed anew when the pod requests something else now
+ *   the name has another holder        refused, naming the holder
  *   a slot whose pod is gone           taken over, lowest first: the re-created replica is its predecessor again
  *   the owner lacks pods, but those
  *   that hold its slots still go       refused until one is gone: two pods must not share a machine
  *   otherwise                          the smallest free number
  */
-import { vmNameTrouble } from "@cocoon/contract";
+import { findVmNameProblem } from "@cocoon/contract";
 import type { Fault } from "@cocoon/core";
 import type { PlacementRules } from "../nodes/placement.ts";
-import { occupancyOf } from "../pods/occupancy.ts";
+import { getOccupancy } from "../pods/occupancy.ts";
 import type { Again, ClaimRequest, Granted, Plan } from "./claim-request.ts";
-import { collisionText, foreignPod, holderOfName, holderOfPrefix, type NameKeepers } from "./collisions.ts";
-import { slotPrefixOf, vmNameOf, type Entry } from "./entry.ts";
-import type { Held } from "./ledger.ts";
-import { LineageView } from "./lineage-view.ts";
+import {
+  collisionText,
+  foreignPod,
+  findNameHolder,
+  findPrefixHolder,
+  type NameKeepers,
+} from "./collisions.ts";
+import { formatSlotPrefix, formatSlotVmName, type Entry } from "./entry.ts";
+import type { Held } from "./reservation-index.ts";
+import { OwnerSlots } from "./owner-slots.ts";
 
 export interface PlanContext extends NameKeepers {
   readonly placement: PlacementRules;
@@ -25,16 +31,16 @@ export interface PlanContext extends NameKeepers {
 
 export class ClaimRound {
   readonly #context: PlanContext;
-  readonly #views = new Map<string, LineageView>();
+  readonly #views = new Map<string, OwnerSlots>();
 
   constructor(context: PlanContext) {
     this.#context = context;
   }
 
   plan(request: ClaimRequest): Plan {
-    const before = this.#context.ledger.heldBy(request.claim);
+    const before = this.#context.reserved.heldBy(request.claim);
     if (before && before.entry.podUid === "") return this.#again(request, before);
-    return request.lineage.form === "slot" ? this.#planSlot(request) : this.#planPod(request);
+    return request.ownerChain.form === "slot" ? this.#planSlot(request) : this.#planPod(request);
   }
 
   #again(request: ClaimRequest, held: Held): Plan {
@@ -68,28 +74,29 @@ export class ClaimRound {
   }
 
   #planPod(request: ClaimRequest): Plan {
-    const { lineage, podName } = request;
-    const { ledger, pods } = this.#context;
-    const vmName = vmNameOf(lineage, podName);
-    const trouble = vmNameTrouble(vmName);
-    if (trouble !== undefined) return refuse("invalid", trouble);
-    const holder = holderOfName(lineage, vmName, this.#context);
+    const { ownerChain, podName } = request;
+    const { reserved, pods } = this.#context;
+    const vmName = formatSlotVmName(ownerChain, podName);
+    const problem = findVmNameProblem(vmName);
+    if (problem !== undefined) return refuse("invalid", problem);
+    const holder = findNameHolder(ownerChain, vmName, this.#context);
     if (holder !== undefined) return refuse("conflict", collisionText(vmName, holder));
-    if (ledger.inFlight(vmName))
+    if (reserved.inFlight(vmName))
       return refuse("conflict", `machine name "${vmName}" is being reserved by another request; try again`);
-    const [held] = ledger.holding(vmName);
-    const otherUid = held && isOtherObject(held, request) && occupancyOf(held, pods).kind !== "gone";
+    const [held] = reserved.holding(vmName);
+    const otherUid = held && isOtherObject(held, request) && getOccupancy(held, pods).kind !== "gone";
     if (otherUid)
       return refuse("conflict", collisionText(vmName, `an earlier ${held.entry.owner.kind} of that name`));
     return this.#grant(request, { slot: request.ordinal, vmName, held });
   }
 
   #planSlot(request: ClaimRequest): Plan {
-    const { lineage, podName } = request;
-    const holder = holderOfPrefix(lineage, this.#context);
-    if (holder !== undefined) return refuse("conflict", collisionText(`${slotPrefixOf(lineage)}…`, holder));
-    const view = this.#viewOf(request);
-    const same = podName === "" ? undefined : view.slotOf(podName);
+    const { ownerChain, podName } = request;
+    const holder = findPrefixHolder(ownerChain, this.#context);
+    if (holder !== undefined)
+      return refuse("conflict", collisionText(`${formatSlotPrefix(ownerChain)}…`, holder));
+    const view = this.#getView(request);
+    const same = podName === "" ? undefined : view.findSlot(podName);
     if (same) return this.#takeOver(request, same);
     const vacant = view.takeVacant();
     if (vacant) return this.#undoOnDetour(this.#takeOver(request, vacant), () => view.giveBack(vacant));
@@ -98,12 +105,12 @@ export class ClaimRound {
     return this.#newSlot(request, view);
   }
 
-  #newSlot(request: ClaimRequest, view: LineageView): Plan {
+  #newSlot(request: ClaimRequest, view: OwnerSlots): Plan {
     const slot = view.takeLowest();
     if (slot === undefined) return refuse("outOfSpace", "all slots of this owner are taken");
-    const vmName = vmNameOf(request.lineage, slot);
-    const trouble = vmNameTrouble(vmName);
-    if (trouble !== undefined) return refuse("invalid", trouble);
+    const vmName = formatSlotVmName(request.ownerChain, slot);
+    const problem = findVmNameProblem(vmName);
+    if (problem !== undefined) return refuse("invalid", problem);
     const plan = this.#grant(request, { slot, vmName, held: undefined });
     return this.#undoOnDetour(plan, () => view.giveBackNumber(slot));
   }
@@ -119,7 +126,7 @@ export class ClaimRound {
   }
 
   /** Only while the owner's pods are fewer than it wants and the missing ones are still on their way out. */
-  #mustWait({ desired, learned }: ClaimRequest, view: LineageView): Plan | undefined {
+  #mustWait({ desired, learned }: ClaimRequest, view: OwnerSlots): Plan | undefined {
     const wanted = desired();
     if (wanted === undefined) return undefined;
     if (view.active >= wanted) return learned.look ? undefined : { kind: "look" };
@@ -133,48 +140,48 @@ export class ClaimRound {
     );
   }
 
-  #viewOf({ lineage, pool, learned }: ClaimRequest): LineageView {
-    const { ledger, pods } = this.#context;
-    const key = `${slotPrefixOf(lineage)} ${lineage.owner.kind} ${pool} ${learned.look?.version ?? ""}`;
+  #getView({ ownerChain, pool, learned }: ClaimRequest): OwnerSlots {
+    const { reserved, pods } = this.#context;
+    const key = `${formatSlotPrefix(ownerChain)} ${ownerChain.owner.kind} ${pool} ${learned.look?.version ?? ""}`;
     const known = this.#views.get(key);
     if (known) return known;
-    const view = new LineageView({ ledger, pods, lineage, pool, look: learned.look });
+    const view = new OwnerSlots({ reserved, pods, ownerChain, pool, look: learned.look });
     this.#views.set(key, view);
     return view;
   }
 
   #grant(request: ClaimRequest, { slot, vmName, held }: Choice): Plan {
-    const foreign = held ? undefined : foreignPod(request.lineage, vmName, this.#context);
+    const foreign = held ? undefined : foreignPod(request.ownerChain, vmName, this.#context);
     if (foreign !== undefined) return refuse("conflict", collisionText(vmName, foreign));
     const { placement: rules, now } = this.#context;
     const proof = request.learned.proofs.get(vmName);
     const sticky = held?.entry.node ?? "";
     const placed = rules.place({ shape: request.shape, pool: request.pool, sticky, vmName, proof });
     if (placed.kind === "prove") return { kind: "prove", vmName };
-    const { lineage, podName, claim, pool } = request;
+    const { ownerChain, podName, claim, pool } = request;
     const entry: Entry = {
       pool,
-      namespace: lineage.namespace,
-      deployment: lineage.form === "slot" ? lineage.owner.name : "",
+      namespace: ownerChain.namespace,
+      deployment: ownerChain.form === "slot" ? ownerChain.owner.name : "",
       slot,
       vmName,
       pod: podName,
       node: placed.placement.node,
       updatedAt: now().toISOString(),
-      owner: lineage.owner,
+      owner: ownerChain.owner,
       claim,
       podUid: "",
       goneSince: "",
-      lastGone: this.#lastGoneOf(held, request),
+      lastGone: this.#findLastGone(held, request),
     };
     const granted: Granted = { entry, placement: placed.placement, from: sticky };
     return { kind: "put", granted, replaces: held };
   }
 
   /** Since when the predecessor is gone; one that never had a pod leaves what it found. */
-  #lastGoneOf(held: Held | undefined, { learned }: ClaimRequest): string {
+  #findLastGone(held: Held | undefined, { learned }: ClaimRequest): string {
     if (!held) return "";
-    const wasGone = occupancyOf(held, this.#context.pods, learned.look).kind === "gone";
+    const wasGone = getOccupancy(held, this.#context.pods, learned.look).kind === "gone";
     if (!wasGone) return held.entry.lastGone;
     return held.entry.goneSince || this.#context.now().toISOString();
   }
@@ -186,8 +193,8 @@ interface Choice {
   readonly held: Held | undefined;
 }
 
-function isOtherObject({ entry }: Held, { lineage }: ClaimRequest): boolean {
-  const [one, other] = [entry.owner.uid, lineage.owner.uid];
+function isOtherObject({ entry }: Held, { ownerChain }: ClaimRequest): boolean {
+  const [one, other] = [entry.owner.uid, ownerChain.owner.uid];
   return one !== "" && other !== "" && one !== other;
 }
 

@@ -1,52 +1,48 @@
-/** What an admission asks of the store, and what it is told. */
+/** What an admission requests of the store, and the answer. */
 import type { FaultCode } from "@cocoon/core";
 import type { Placement, PodShape } from "../nodes/placement.ts";
 import type { LiveLook } from "../pods/occupancy.ts";
-import type { Entry, Lineage } from "./entry.ts";
-import type { Held } from "./ledger.ts";
+import type { Entry, OwnerChain } from "./entry.ts";
+import type { Held } from "./reservation-index.ts";
 
 export interface ClaimRequest {
   /** Unique to the admission; asking again with the same one gives the same answer. */
   readonly claim: string;
   readonly pool: string;
-  readonly lineage: Lineage;
+  readonly ownerChain: OwnerChain;
   /** Empty while the API server has yet to make one up. */
   readonly podName: string;
   /** Of a pod that is named by itself: the ordinal in its StatefulSet. */
   readonly ordinal: number;
   readonly shape: PodShape;
-  /** Set when the API server asks about a pod a second time, because somebody changed it after us. */
+  /** Set when the API server calls about a pod a second time, because another webhook changed it after this one. */
   readonly again?: Again;
-  /** Replicas that the owner is meant to have; undefined when nobody knows. */
+  /** Replicas that the owner is meant to have; undefined when not known. */
   readonly desired: () => number | undefined;
-  /** Learned while deciding; see `Plan`. */
   readonly learned: Learned;
 }
 
 export interface Again {
-  /** How the pod was pinned the first time. */
   readonly pin: Placement["pin"];
   /** Where the machine ran before this admission; empty for a new one. */
   readonly from: string;
-  /** What the pod asks of its node is not what it asked the first time. */
+  /** What the pod requests of its node is not what it requested the first time. */
   readonly changed: boolean;
 }
 
 interface Learned {
   look?: LiveLook;
-  /** Whether the snapshot of a machine is in the registry; false also when nobody could be asked. */
+  /** Whether the snapshot of a machine is in the registry; false also when the lookup failed. */
   readonly proofs: Map<string, boolean>;
 }
 
 export interface Granted {
   readonly entry: Entry;
   readonly placement: Placement;
-  /** Where the machine ran before this admission; empty for a new one. */
   readonly from: string;
 }
 
 export type Plan =
-  /** The same admission was granted before. */
   | { readonly kind: "held"; readonly granted: Granted; readonly held: Held }
   | {
       readonly kind: "put";

@@ -8,21 +8,21 @@ import { PendingLoads } from "../nodes/pending-loads.ts";
 import { PlacementRules } from "../nodes/placement.ts";
 import { readPodShape } from "../nodes/pod-shape.ts";
 import { PodIndex } from "../pods/pod-index.ts";
-import { removeEmptyShards } from "../reaper/tidy.ts";
+import { removeEmptyShards } from "../reaper/reaper.ts";
 import { ConfigMapServer } from "../testing/config-map-server.ts";
 import type { ClaimRequest } from "./claim-request.ts";
-import { keyOfEntry, writeEntry, type Entry, type Lineage } from "./entry.ts";
-import { Ledger } from "./ledger.ts";
+import { formatEntryKey, writeEntry, type Entry, type OwnerChain } from "./entry.ts";
+import { ReservationIndex } from "./reservation-index.ts";
 import { Reservations, type Answer } from "./reservations.ts";
 import { newShard } from "./shard.ts";
 import { ShardWrites } from "./shard-writes.ts";
-import { Witness } from "./witness.ts";
+import { WatchProgress } from "./watch-progress.ts";
 
 const signal = new AbortController().signal;
 const shape = readPodShape({ containers: [] });
 
 interface Replica {
-  readonly ledger: Ledger;
+  readonly reserved: ReservationIndex;
   readonly reservations: Reservations;
   readonly writes: ShardWrites;
 }
@@ -31,38 +31,43 @@ interface Replica {
 function startReplica(server: ConfigMapServer): Replica {
   const pods = new PodIndex({ version: () => "0" });
   const pending = new PendingLoads(() => false);
-  const ledger = new Ledger(pending);
-  const witness = new Witness();
-  for (const object of server.objects) ledger.apply(object);
+  const reserved = new ReservationIndex(pending);
+  const watchProgress = new WatchProgress();
+  for (const object of server.objects) reserved.apply(object);
   server.watch(({ kind, object }) => {
     const version = BigInt(object.metadata.resourceVersion ?? "0");
-    if (kind === "deleted") ledger.forget(object.metadata.name ?? "", version);
-    else ledger.apply(object);
-    witness.advance(version);
+    if (kind === "deleted") reserved.forget(object.metadata.name ?? "", version);
+    else reserved.apply(object);
+    watchProgress.advance(version);
   });
   const nodes = { get: () => undefined, inPool: () => [] };
   const placement = new PlacementRules({ nodes, pods, pending, pinMode: "auto" });
-  const sets = { ownerOfPrefix: () => undefined, ownerOfName: () => undefined };
+  const sets = { findPrefixOwner: () => undefined, findNameOwner: () => undefined };
   const client = server.client();
-  const writes = new ShardWrites({ client, ledger, count: () => undefined, signal });
+  const writes = new ShardWrites({ client, reserved, count: () => undefined, signal });
   const reservations = new Reservations({
     client,
-    context: { ledger, sets, pods, placement, now: () => new Date(0) },
+    context: { reserved, sets, pods, placement, now: () => new Date(0) },
     writes,
-    witness,
+    watchProgress,
     isInRegistry: () => Promise.resolve(false),
     log: silentLogger,
     signal,
   });
-  return { ledger, reservations, writes };
+  return { reserved, reservations, writes };
 }
 
-function lineage(namespace: string, name: string): Lineage {
+function ownerChain(namespace: string, name: string): OwnerChain {
   return { namespace, owner: { kind: "Deployment", name, uid: "" }, form: "slot" };
 }
 
 /** Two of them mean the same names. */
-const lineages = [lineage("a-b", "c"), lineage("a", "b-c"), lineage("ns", "web"), lineage("ns", "web-1")];
+const owners = [
+  ownerChain("a-b", "c"),
+  ownerChain("a", "b-c"),
+  ownerChain("ns", "web"),
+  ownerChain("ns", "web-1"),
+];
 const pools = ["one", "one-1", "two"];
 
 async function storm(seed: number): Promise<void> {
@@ -78,7 +83,7 @@ async function storm(seed: number): Promise<void> {
     const request = {
       claim: `claim-${seed}-${number}`,
       pool: pick(pools),
-      lineage: pick(lineages),
+      ownerChain: pick(owners),
       podName: "",
       ordinal: 0,
       shape,
@@ -124,14 +129,14 @@ test("no storm makes two pods share a name", { timeout: 600_000 }, async () => {
 test("what waits together goes out in one write, and full shards are followed by new ones", async () => {
   const server = new ConfigMapServer({ random: () => 0, lostAnswers: 0, turns: 0 });
   const { reservations } = startReplica(server);
-  const web = lineage("ns", "web");
+  const web = ownerChain("ns", "web");
   const answers = await Promise.all(
     Array.from({ length: 1_000 }, (_, number) =>
       reservations.reserve(
         {
           claim: `claim-${number}`,
           pool: "p",
-          lineage: web,
+          ownerChain: web,
           podName: "",
           ordinal: 0,
           shape,
@@ -159,18 +164,18 @@ test("what waits together goes out in one write, and full shards are followed by
 
 test("a long chain of sparse shards costs a reservation nothing", async () => {
   const server = new ConfigMapServer({ random: () => 0, lostAnswers: 0, turns: 0 });
-  const old = lineage("ns", "old");
+  const old = ownerChain("ns", "old");
   const shards = 300;
   for (let index = 0; index < shards; index += 1) {
     const entry = oldEntry(old, index);
-    const change = { data: { [keyOfEntry(entry)]: writeEntry(entry) }, seal: index < shards - 1 };
+    const change = { data: { [formatEntryKey(entry)]: writeEntry(entry) }, seal: index < shards - 1 };
     await server.client().create(configMaps, newShard("p", index, change), { signal });
   }
   const before = new Map(server.objects.map((object) => [object.metadata.name, object]));
   const { writes } = server;
   const { reservations } = startReplica(server);
   const asked = Array.from({ length: 50 }, (_, number) =>
-    reservations.reserve(requestOf(`claim-${number}`, lineage("ns", "web")), { signal }),
+    reservations.reserve(buildRequest(`claim-${number}`, ownerChain("ns", "web")), { signal }),
   );
   for (const answer of await Promise.all(asked)) assert.equal(answer.kind, "granted");
   assert.equal(server.writes - writes, 1, "one group commit");
@@ -185,11 +190,11 @@ test("a long chain of sparse shards costs a reservation nothing", async () => {
 async function clearance(seed: number): Promise<void> {
   const random = seededRandom(seed);
   const server = new ConfigMapServer({ random, lostAnswers: 0.1, turns: 6 });
-  const old = lineage("ns", "old");
+  const old = ownerChain("ns", "old");
   const sealed = 6;
   for (let index = 0; index < sealed; index += 1) {
     const entry = oldEntry(old, index);
-    const change = { data: { [keyOfEntry(entry)]: writeEntry(entry) }, seal: true };
+    const change = { data: { [formatEntryKey(entry)]: writeEntry(entry) }, seal: true };
     await server
       .client()
       .create(configMaps, newShard("p", index, change), { signal })
@@ -200,8 +205,8 @@ async function clearance(seed: number): Promise<void> {
   const kept = new Set(["vk-ns-old-2", "vk-ns-old-0"]);
   const end = (vmName: string) =>
     Promise.all(
-      replicas.map(async ({ ledger, reservations }) => {
-        const [held] = ledger.holding(vmName);
+      replicas.map(async ({ reserved, reservations }) => {
+        const [held] = reserved.holding(vmName);
         if (!held) return;
         await reservations.edit(held, () => ({ entry: undefined }), { signal }).catch(() => undefined);
       }),
@@ -212,7 +217,7 @@ async function clearance(seed: number): Promise<void> {
   const ask = async (number: number) => {
     const replica = replicas[number % 2] ?? replicas[0];
     const answer = await replica.reservations
-      .reserve(requestOf(`claim-${number}`, lineage("ns", "web")), { signal })
+      .reserve(buildRequest(`claim-${number}`, ownerChain("ns", "web")), { signal })
       .catch(() => undefined);
     if (answer?.kind === "granted" && replica !== dead) granted.push(answer.granted.entry.vmName);
   };
@@ -250,11 +255,11 @@ test("shards that empty are removed beside traffic, by two replicas, and nothing
   }
 });
 
-function requestOf(claim: string, of: Lineage): ClaimRequest {
+function buildRequest(claim: string, of: OwnerChain): ClaimRequest {
   return {
     claim,
     pool: "p",
-    lineage: of,
+    ownerChain: of,
     podName: "",
     ordinal: 0,
     shape,
@@ -263,7 +268,7 @@ function requestOf(claim: string, of: Lineage): ClaimRequest {
   };
 }
 
-function oldEntry({ namespace, owner }: Lineage, slot: number): Entry {
+function oldEntry({ namespace, owner }: OwnerChain, slot: number): Entry {
   return {
     pool: "p",
     namespace,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { keyOfEntry, numberedPrefix, tryReadEntry, writeEntry, type Entry } from "./entry.ts";
+import { formatEntryKey, numberedPrefix, tryReadEntry, writeEntry, type Entry } from "./entry.ts";
 
 const name = fc.stringMatching(/^[a-z]([-a-z0-9]{0,20}[a-z0-9])?$/);
 const optional = fc.oneof(fc.constant(""), name);
@@ -60,9 +60,9 @@ test("entries of other implementations are understood", () => {
     '{"pool":"default","namespace":"ns","deployment":"demo","slot":0,"vmName":"vk-ns-demo-0","pod":"demo-0","node":"node-a","updatedAt":"2026-04-11T12:34:56.123456789Z"}';
   const entry = tryReadEntry(older);
   assert.deepEqual(entry?.owner, { kind: "Deployment", name: "demo", uid: "" });
-  assert.equal(entry && keyOfEntry(entry), "ns.demo.0");
+  assert.equal(entry && formatEntryKey(entry), "ns.demo.0");
   const bare = tryReadEntry('{"namespace":"ns","deployment":"","slot":0,"vmName":"vk-ns-x","pod":"x"}');
-  assert.equal(bare && keyOfEntry(bare), "ns._pod.x");
+  assert.equal(bare && formatEntryKey(bare), "ns._pod.x");
   for (const junk of ["", "{", "null", "[]", '{"slot":-1}', '{"namespace":"ns","slot":0}'])
     assert.equal(tryReadEntry(junk), undefined);
 });

@@ -12,6 +12,7 @@
  *                        +--never created: gone again, or free    +--grace over: free
  */
 import { podVmName, vmName as slotVmName } from "@cocoon/contract";
+import { tryParseJson } from "@cocoon/core";
 import * as z from "zod";
 
 export interface Owner {
@@ -21,35 +22,19 @@ export interface Owner {
   readonly uid: string;
 }
 
-export interface Entry {
-  readonly pool: string;
-  readonly namespace: string;
-  /** Empty for pods that are named by themselves: bare ones and those of a StatefulSet. */
-  readonly deployment: string;
-  readonly slot: number;
-  readonly vmName: string;
-  /** Empty until the pod has a name. */
-  readonly pod: string;
-  readonly node: string;
-  /** Of the last claim. */
-  readonly updatedAt: string;
-  readonly owner: Owner;
-  readonly claim: string;
-  readonly podUid: string;
-  readonly goneSince: string;
-  readonly lastGone: string;
-}
-
 const text = z.string().max(1024).default("");
 
 const wireSchema = z.object({
   pool: text,
   namespace: z.string().min(1).max(63),
+  /** Empty for pods that are named by themselves: bare ones and those of a StatefulSet. */
   deployment: text,
   slot: z.int().min(0),
   vmName: z.string().min(1).max(512),
+  /** Empty until the pod has a name. */
   pod: text,
   node: text,
+  /** Of the last claim. */
   updatedAt: text,
   ownerKind: text,
   ownerName: text,
@@ -60,9 +45,15 @@ const wireSchema = z.object({
   lastGone: text,
 });
 
+type Wire = z.infer<typeof wireSchema>;
+
+export interface Entry extends Readonly<Omit<Wire, "ownerKind" | "ownerName" | "ownerUid">> {
+  readonly owner: Owner;
+}
+
 /** Undefined for what is no reservation: others may keep notes of their own in the same object. */
 export function tryReadEntry(value: string): Entry | undefined {
-  const parsed = wireSchema.safeParse(tryParse(value));
+  const parsed = wireSchema.safeParse(tryParseJson(value));
   if (!parsed.success) return undefined;
   const { ownerKind, ownerName, ownerUid, ...fields } = parsed.data;
   const owner = ownerKind === "" ? olderOwner(fields) : { kind: ownerKind, name: ownerName, uid: ownerUid };
@@ -76,35 +67,15 @@ function olderOwner({ deployment, pod }: { readonly deployment: string; readonly
     : { kind: "Deployment", name: deployment, uid: "" };
 }
 
-function tryParse(value: string): unknown {
-  try {
-    return JSON.parse(value);
-  } catch {
-    return undefined;
-  }
-}
-
 export function writeEntry(entry: Entry): string {
   const { owner, claim, podUid, goneSince, lastGone } = entry;
-  const ours = {
-    ownerKind: owner.kind,
-    ownerName: owner.name,
-    ownerUid: owner.uid,
-    claim,
-    podUid,
-    goneSince,
-    lastGone,
-  };
+  const named = { ownerKind: owner.kind, ownerName: owner.name, ownerUid: owner.uid };
+  const ours = Object.entries({ ...named, claim, podUid, goneSince, lastGone });
+  const { pool, namespace, deployment, slot, vmName, pod, node, updatedAt } = entry;
+  const shared = { pool, namespace, deployment, slot, vmName, pod, node, updatedAt };
   return JSON.stringify({
-    pool: entry.pool,
-    namespace: entry.namespace,
-    deployment: entry.deployment,
-    slot: entry.slot,
-    vmName: entry.vmName,
-    pod: entry.pod,
-    node: entry.node,
-    updatedAt: entry.updatedAt,
-    ...Object.fromEntries(Object.entries(ours).filter(([, value]) => value !== "")),
+    ...shared,
+    ...Object.fromEntries(ours.filter(([, value]) => value !== "")),
   });
 }
 
@@ -115,31 +86,31 @@ export function beforeClaim(entry: Entry): Entry | undefined {
 }
 
 /** `<namespace>.<deployment>.<slot>` or `<namespace>._pod.<pod>`: namespaces hold no dots, names no underscore. */
-export function keyOfEntry({ namespace, deployment, slot, pod }: Omit<Entry, "owner">): string {
+export function formatEntryKey({ namespace, deployment, slot, pod }: Omit<Entry, "owner">): string {
   return deployment === "" ? `${namespace}._pod.${pod}` : `${namespace}.${deployment}.${slot}`;
 }
 
 /** What keeps its slots together: a Deployment, a Job, a StatefulSet, or one bare pod. */
-export interface Lineage {
+export interface OwnerChain {
   readonly namespace: string;
   readonly owner: Owner;
   /** How its machines are named: by slot, or after the pod. */
   readonly form: "slot" | "pod";
 }
 
-/** Two objects of the same name that followed each other are one lineage; their uid tells them apart. */
-export function lineageKey({ namespace, owner }: Pick<Lineage, "namespace" | "owner">): string {
+/** Two objects of the same name that followed each other are one ownerChain; their uid tells them apart. */
+export function formatOwnerKey({ namespace, owner }: Pick<OwnerChain, "namespace" | "owner">): string {
   return `${owner.kind} ${namespace}/${owner.name}`;
 }
 
-export function slotPrefixOf({ namespace, owner }: Pick<Lineage, "namespace" | "owner">): string {
+export function formatSlotPrefix({ namespace, owner }: Pick<OwnerChain, "namespace" | "owner">): string {
   return slotVmName({ namespace, set: owner.name }, "");
 }
 
-export function vmNameOf(lineage: Lineage, member: number | string): string {
+export function formatSlotVmName(ownerChain: OwnerChain, member: number | string): string {
   return typeof member === "number"
-    ? slotVmName({ namespace: lineage.namespace, set: lineage.owner.name }, member)
-    : podVmName(lineage.namespace, member);
+    ? slotVmName({ namespace: ownerChain.namespace, set: ownerChain.owner.name }, member)
+    : podVmName(ownerChain.namespace, member);
 }
 
 const numbered = /^(.*-)(?:0|[1-9]\d{0,9})$/;

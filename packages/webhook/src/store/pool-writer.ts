@@ -6,29 +6,29 @@
  * A write that finds another state than it was decided on changed nothing: the shard is looked at again and everything
  * is decided anew. A write whose answer was lost may have happened: then looking again finds the claim.
  */
-import { Fault, messageOf, toFault, type Logger } from "@cocoon/core";
-import { rivalOf } from "./collisions.ts";
+import { Fault, getErrorMessage, toFault, type Logger } from "@cocoon/core";
+import { findRival } from "./collisions.ts";
 import { ClaimRound, type PlanContext } from "./claim-plan.ts";
-import { keyOfEntry } from "./entry.ts";
+import { formatEntryKey } from "./entry.ts";
 import { shardCapacity, shardName } from "./shard.ts";
-import { openShardOf, type OpenShard, type ShardWrites } from "./shard-writes.ts";
+import { findOpenShard, type OpenShard, type ShardWrites } from "./shard-writes.ts";
 import {
-  changeOf,
-  putsOf,
-  removalsOf,
+  buildChange,
+  listPuts,
+  listRemovals,
   withdrawal,
   type Decision,
   type Item,
   type PlannedWrite,
   type Task,
 } from "./task.ts";
-import type { Witness } from "./witness.ts";
+import type { WatchProgress } from "./watch-progress.ts";
 
 export interface PoolWriterOptions {
   readonly pool: string;
   readonly context: PlanContext;
   readonly writes: ShardWrites;
-  readonly witness: Witness;
+  readonly watchProgress: WatchProgress;
   readonly log: Logger;
   readonly signal: AbortSignal;
 }
@@ -44,7 +44,7 @@ const batchSize = 256;
 const lingerMs = 2;
 const mostAttempts = 50;
 const verifyTimeoutMs = 1_000;
-const troubleMs = 10_000;
+const problemMs = 10_000;
 
 export class PoolWriter {
   readonly #options: PoolWriterOptions;
@@ -66,12 +66,12 @@ export class PoolWriter {
   }
 
   /**
-   * Why the last write failed; undefined when it did not, or long ago: a replica that is not asked because it is not
+   * Why the last write failed; undefined when it did not, or long ago: a replica that is not called because it is not
    * ready would otherwise never write again.
    */
-  get trouble(): string | undefined {
+  get problem(): string | undefined {
     const failure = this.#failure;
-    return failure && performance.now() - failure.atMs < troubleMs ? failure.text : undefined;
+    return failure && performance.now() - failure.atMs < problemMs ? failure.text : undefined;
   }
 
   get isIdle(): boolean {
@@ -120,7 +120,7 @@ export class PoolWriter {
         continue;
       }
       touched.add(place);
-      if (entry) this.#options.context.ledger.begin(entry);
+      if (entry) this.#options.context.reserved.begin(entry);
       const group = groups.get(held?.shard ?? "");
       if (group) group.push({ item, decision });
       else groups.set(held?.shard ?? "", [{ item, decision }]);
@@ -145,7 +145,7 @@ export class PoolWriter {
 
   async #writeNew(writes: readonly PlannedWrite[]): Promise<void> {
     const { pool, context } = this.#options;
-    const open = openShardOf(pool, context.ledger, (name) => this.#occupied.has(name));
+    const open = findOpenShard(pool, context.reserved, (name) => this.#occupied.has(name));
     if (open.kind === "shard") return this.#writeTo(open.name, writes);
     const name = open.kind === "create" ? shardName(pool, open.index) : open.name;
     await this.#guarded({ name, writes }, () =>
@@ -158,9 +158,9 @@ export class PoolWriter {
     writes: readonly PlannedWrite[],
   ): Promise<void> {
     const { pool, context, writes: shards, signal } = this.#options;
-    const change = changeOf(writes, writes.length >= shardCapacity);
+    const change = buildChange(writes, writes.length >= shardCapacity);
     const made = await shards.create(pool, { index, change }, { signal });
-    context.ledger.apply(made);
+    context.reserved.apply(made);
     const { name = "", resourceVersion = "0" } = made.metadata;
     this.#finish(writes, { shard: name, version: BigInt(resourceVersion), isNewShard: true });
   }
@@ -170,26 +170,26 @@ export class PoolWriter {
     writes: readonly PlannedWrite[],
   ): Promise<void> {
     const { context, writes: shards, signal } = this.#options;
-    const version = context.ledger.shard(name)?.version ?? 0n;
+    const version = context.reserved.shard(name)?.version ?? 0n;
     const sealed = await shards.patch(name, { version, change: { data: {}, seal: true } }, { signal });
-    context.ledger.applyOwn(name, { version: sealed, sealed: true, put: [], removed: [] });
+    context.reserved.applyOwn(name, { version: sealed, sealed: true, put: [], removed: [] });
     this.#again(writes);
   }
 
   #writeTo(name: string, writes: readonly PlannedWrite[]): Promise<void> {
     const { context, writes: shards, signal } = this.#options;
     return this.#guarded({ name, writes }, async () => {
-      const shard = context.ledger.shard(name);
+      const shard = context.reserved.shard(name);
       if (!shard) throw new Fault("conflict", `${name} is gone`);
       const { version } = shard;
       const added = writes.filter(({ decision }) => !decision.held).length;
-      const change = changeOf(writes, added > 0 && shard.held.size + added >= shardCapacity);
+      const change = buildChange(writes, added > 0 && shard.held.size + added >= shardCapacity);
       const written = await shards.patch(name, { version, change }, { signal });
-      context.ledger.applyOwn(name, {
+      context.reserved.applyOwn(name, {
         version: written,
         sealed: change.seal,
-        put: putsOf(writes),
-        removed: removalsOf(writes),
+        put: listPuts(writes),
+        removed: listRemovals(writes),
       });
       this.#finish(writes, { shard: name, version: written, isNewShard: false });
     });
@@ -204,7 +204,7 @@ export class PoolWriter {
       this.#failure = undefined;
     } catch (error) {
       for (const { decision } of writes)
-        if (decision.entry) this.#options.context.ledger.end(decision.entry, false);
+        if (decision.entry) this.#options.context.reserved.end(decision.entry, false);
       await this.#recover({ name, writes, fault: toFault(error) });
     }
   }
@@ -222,17 +222,17 @@ export class PoolWriter {
     const { code } = fault;
     const raced = code === "conflict" || code === "alreadyExists" || code === "notFound";
     if (!raced) {
-      this.#failure = { text: messageOf(fault), atMs: performance.now() };
-      log.warn({ pool, error: messageOf(fault), code }, "reservations not written");
+      this.#failure = { text: getErrorMessage(fault), atMs: performance.now() };
+      log.warn({ pool, error: getErrorMessage(fault), code }, "reservations not written");
     }
     if (!raced && !fault.traits.retry) return this.#reject(writes, fault);
     try {
       if (code === "alreadyExists") await shards.refreshPool(pool, { signal });
       else await shards.refresh(name, { signal });
-      if (code === "alreadyExists" && context.ledger.shard(name)?.pool !== pool) this.#occupied.add(name);
+      if (code === "alreadyExists" && context.reserved.shard(name)?.pool !== pool) this.#occupied.add(name);
       this.#again(writes);
     } catch (error) {
-      this.#failure = { text: messageOf(error), atMs: performance.now() };
+      this.#failure = { text: getErrorMessage(error), atMs: performance.now() };
       this.#reject(writes, toFault(error));
     }
   }
@@ -245,19 +245,19 @@ export class PoolWriter {
   #again(writes: readonly PlannedWrite[]): void {
     const left: Item[] = [];
     for (const { item, decision } of writes) {
-      if (decision.entry) this.#options.context.ledger.end(decision.entry, false);
+      if (decision.entry) this.#options.context.reserved.end(decision.entry, false);
       item.attempts += 1;
       if (item.attempts < mostAttempts) left.push(item);
-      else item.reject(new Fault("unavailable", "the store of reservations changes too fast; try again"));
+      else item.reject(new Fault("unavailable", "too many concurrent reservation updates; retry"));
     }
     this.#queue = [...left, ...this.#queue];
   }
 
   #finish(writes: readonly PlannedWrite[], { shard, version, isNewShard }: Written): void {
-    const { ledger } = this.#options.context;
+    const { reserved } = this.#options.context;
     for (const write of writes) {
       const { item, decision } = write;
-      if (decision.entry) ledger.end(decision.entry, true);
+      if (decision.entry) reserved.end(decision.entry, true);
       if (decision.verify || (isNewShard && decision.entry)) this.#verify(write, { shard, version });
       else item.resolve(decision.value);
     }
@@ -265,7 +265,7 @@ export class PoolWriter {
 
   #confirm(item: Item, { held, value }: Extract<Decision<unknown>, { kind: "confirm" }>): void {
     const { entry, shard } = held;
-    const version = this.#options.context.ledger.shard(shard)?.version ?? 0n;
+    const version = this.#options.context.reserved.shard(shard)?.version ?? 0n;
     const decision = { kind: "write", held: undefined, entry, value, verify: true } as const;
     this.#verify({ item, decision }, { shard, version });
   }
@@ -275,7 +275,7 @@ export class PoolWriter {
     write: PlannedWrite,
     { shard, version }: { readonly shard: string; readonly version: bigint },
   ): void {
-    const { witness, writes, log, pool } = this.#options;
+    const { watchProgress, writes, log, pool } = this.#options;
     const check = () => {
       clearTimeout(timer);
       this.#conclude(write, shard);
@@ -283,23 +283,23 @@ export class PoolWriter {
     let cancel: () => void = () => undefined;
     const timer = setTimeout(() => {
       cancel();
-      log.debug({ pool }, "the watch is behind, asking the API server");
+      log.debug({ pool }, "watch is behind, reading from the API server");
       writes.refreshEverything().then(check, write.item.reject);
     }, verifyTimeoutMs);
-    cancel = witness.when(version, check);
+    cancel = watchProgress.when(version, check);
   }
 
   #conclude({ item, decision }: PlannedWrite, shard: string): void {
-    const { ledger } = this.#options.context;
+    const { reserved } = this.#options.context;
     const { entry } = decision;
     if (!entry) return item.resolve(decision.value);
-    const held = ledger.shard(shard)?.held.get(keyOfEntry(entry));
+    const held = reserved.shard(shard)?.held.get(formatEntryKey(entry));
     const mine = held !== undefined && held.entry.claim === entry.claim;
-    const rival = mine ? rivalOf(held, { ledger }) : undefined;
+    const rival = mine ? findRival(held, { reserved }) : undefined;
     if (mine && !rival && !this.#isChainBroken(shard)) return item.resolve(decision.value);
     const withdraw: Task<void> = {
       signal: this.#options.signal,
-      decide: () => withdrawal(ledger.heldBy(entry.claim), decision.held),
+      decide: () => withdrawal(reserved.heldBy(entry.claim), decision.held),
     };
     this.submit(withdraw).then(() => {
       item.attempts += 1;
@@ -310,11 +310,11 @@ export class PoolWriter {
 
   /** Two writers opened the next shard under different names: the later one takes its entries back. */
   #isChainBroken(name: string): boolean {
-    const { ledger } = this.#options.context;
-    const mine = ledger.shard(name);
+    const { reserved } = this.#options.context;
+    const mine = reserved.shard(name);
     if (!mine) return true;
-    return ledger
-      .shardsOf(this.#options.pool)
+    return reserved
+      .listShards(this.#options.pool)
       .some(({ index, sealed }) => (index < mine.index ? !sealed : index > mine.index && !mine.sealed));
   }
 }

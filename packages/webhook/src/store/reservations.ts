@@ -5,22 +5,21 @@ import type { KubeClient } from "@cocoon/kube";
 import { Looks } from "../pods/live-look.ts";
 import type { PlanContext } from "./claim-plan.ts";
 import type { ClaimRequest, Granted, Plan } from "./claim-request.ts";
-import { beforeClaim, lineageKey, type Entry, type Lineage } from "./entry.ts";
-import type { Held } from "./ledger.ts";
+import { beforeClaim, formatOwnerKey, type Entry, type OwnerChain } from "./entry.ts";
+import type { Held } from "./reservation-index.ts";
 import { PoolWriter } from "./pool-writer.ts";
 import type { Decision } from "./task.ts";
 import type { ShardWrites } from "./shard-writes.ts";
-import type { Witness } from "./witness.ts";
+import type { WatchProgress } from "./watch-progress.ts";
 
 export interface ReservationsOptions {
   readonly client: KubeClient;
   readonly context: PlanContext;
   readonly writes: ShardWrites;
-  readonly witness: Witness;
-  /** Whether the machine of that name sleeps in the registry; false when nobody can say. */
+  readonly watchProgress: WatchProgress;
+  /** Whether the machine of that name is hibernated in the registry; false when the lookup failed. */
   readonly isInRegistry: (vmName: string, options: Abortable) => Promise<boolean>;
   readonly log: Logger;
-  /** Ends every write. */
   readonly signal: AbortSignal;
 }
 
@@ -29,7 +28,7 @@ export type Answer =
   | { readonly kind: "refused"; readonly fault: Fault };
 
 const mostRounds = 6;
-/** Pools are named by whoever makes pods: their number must have an end. */
+/** Users name pools in their pods: their number is limited. */
 const mostPools = 256;
 
 export class Reservations {
@@ -45,7 +44,7 @@ export class Reservations {
   /** Repeatable with the same claim. Throws when the store could not be written. */
   async reserve(request: ClaimRequest, { signal }: Abortable): Promise<Answer> {
     for (let round = 0; round < mostRounds; round += 1) {
-      const plan = await this.#writerOf(request.pool).submit<Plan>({
+      const plan = await this.#getWriter(request.pool).submit<Plan>({
         signal,
         decide: (claims) => asDecision(claims.plan(request)),
       });
@@ -53,33 +52,34 @@ export class Reservations {
       if (plan.kind === "refuse") return { kind: "refused", fault: new Fault(plan.code, plan.message) };
       await this.#learn(request, plan, signal);
     }
-    throw new Fault("unavailable", "no reservation could be agreed on; try again");
+    throw new Fault("unavailable", "no reservation could be decided; retry");
   }
 
   async #learn(
-    { lineage, learned }: ClaimRequest,
+    { ownerChain, learned }: ClaimRequest,
     plan: Extract<Plan, { kind: "look" | "prove" }>,
     signal: AbortSignal,
   ): Promise<void> {
     const { isInRegistry } = this.#options;
-    if (plan.kind === "look") learned.look = await orAborted(this.#looks.at(lineage.namespace), { signal });
+    if (plan.kind === "look")
+      learned.look = await orAborted(this.#looks.at(ownerChain.namespace), { signal });
     else learned.proofs.set(plan.vmName, await isInRegistry(plan.vmName, { signal }));
   }
 
   /**
-   * The reservation that an earlier call about the same pod made; undefined when the claim is nobody's, somebody else's,
+   * The reservation that an earlier call about the same pod made; undefined when the claim is unknown, another pod's,
    * or that of a pod which exists. A pod that was copied carries the claim of its original: only the API server can say
    * that there is none. Repeatable.
    */
   async recall(wanted: Recall, { signal }: Abortable): Promise<Held | undefined> {
-    const { claim, lineage } = wanted;
-    const { ledger, pods } = this.#options.context;
+    const { claim, ownerChain } = wanted;
+    const { reserved, pods } = this.#options.context;
     if (pods.hasClaim(claim) || pods.hasDeparted(claim)) return undefined;
     // Another replica may have made it a moment ago.
-    if (!ledger.heldBy(claim)) await orAborted(this.#options.writes.refreshEverything(), { signal });
-    const held = ledger.heldBy(claim);
+    if (!reserved.heldBy(claim)) await orAborted(this.#options.writes.refreshEverything(), { signal });
+    const held = reserved.heldBy(claim);
     if (!held || !isFor(held.entry, wanted)) return undefined;
-    const look = await orAborted(this.#looks.at(lineage.namespace), { signal });
+    const look = await orAborted(this.#looks.at(ownerChain.namespace), { signal });
     const exists = look.pods.some(({ annotations }) => annotations[annotation.reservation] === claim);
     return exists ? undefined : held;
   }
@@ -100,12 +100,12 @@ export class Reservations {
    * undefined leaves it alone. Resolves to whether something was written.
    */
   edit(held: Held, change: (now: Held) => Change | undefined, { signal }: Abortable): Promise<boolean> {
-    const { ledger } = this.#options.context;
-    return this.#writerOf(poolOf(held, ledger)).submit<boolean>({
+    const { reserved } = this.#options.context;
+    return this.#getWriter(findPool(held, reserved)).submit<boolean>({
       signal,
       decide: () => {
-        const now = ledger.shard(held.shard)?.held.get(held.key);
-        const wanted = now && !ledger.inFlight(now.entry.vmName) ? change(now) : undefined;
+        const now = reserved.shard(held.shard)?.held.get(held.key);
+        const wanted = now && !reserved.inFlight(now.entry.vmName) ? change(now) : undefined;
         if (!now || !wanted) return { kind: "done", value: false };
         return { kind: "write", held: now, entry: wanted.entry, value: true, verify: false };
       },
@@ -114,33 +114,32 @@ export class Reservations {
 
   /** Adds an entry for a machine that is there already; false when its name is taken. */
   adopt(entry: Entry, { signal }: Abortable): Promise<boolean> {
-    const { ledger } = this.#options.context;
-    return this.#writerOf(entry.pool).submit<boolean>({
+    const { reserved } = this.#options.context;
+    return this.#getWriter(entry.pool).submit<boolean>({
       signal,
       decide: () => {
-        const [held] = ledger.holding(entry.vmName);
-        if (held || ledger.inFlight(entry.vmName)) return { kind: "done", value: false };
+        const [held] = reserved.holding(entry.vmName);
+        if (held || reserved.inFlight(entry.vmName)) return { kind: "done", value: false };
         return { kind: "write", held: undefined, entry, value: true, verify: true };
       },
     });
   }
 
-  /** Why the last write failed, if one did. */
-  get trouble(): string | undefined {
+  get problem(): string | undefined {
     for (const [pool, writer] of this.#writers)
-      if (writer.trouble !== undefined)
-        return `reservations of pool ${pool} cannot be written: ${writer.trouble}`;
+      if (writer.problem !== undefined)
+        return `reservations of pool ${pool} cannot be written: ${writer.problem}`;
     return undefined;
   }
 
-  #writerOf(pool: string): PoolWriter {
+  #getWriter(pool: string): PoolWriter {
     const known = this.#writers.get(pool);
     if (known) return known;
     if (this.#writers.size >= mostPools) this.#dropIdle();
     if (this.#writers.size >= mostPools)
       throw new Fault("tooManyRequests", `reservations for more than ${mostPools} pools at once`);
-    const { context, writes, witness, log, signal } = this.#options;
-    const writer = new PoolWriter({ pool, context, writes, witness, log, signal });
+    const { context, writes, watchProgress, log, signal } = this.#options;
+    const writer = new PoolWriter({ pool, context, writes, watchProgress, log, signal });
     this.#writers.set(pool, writer);
     return writer;
   }
@@ -152,18 +151,18 @@ export class Reservations {
 
 export interface Recall {
   readonly claim: string;
-  readonly lineage: Lineage;
+  readonly ownerChain: OwnerChain;
   readonly podName: string;
 }
 
-function isFor(entry: Entry, { lineage, podName }: Recall): boolean {
+function isFor(entry: Entry, { ownerChain, podName }: Recall): boolean {
   return (
     entry.podUid === "" &&
     entry.goneSince === "" &&
     entry.pod === podName &&
-    entry.namespace === lineage.namespace &&
-    (entry.deployment !== "") === (lineage.form === "slot") &&
-    lineageKey(entry) === lineageKey(lineage)
+    entry.namespace === ownerChain.namespace &&
+    (entry.deployment !== "") === (ownerChain.form === "slot") &&
+    formatOwnerKey(entry) === formatOwnerKey(ownerChain)
   );
 }
 
@@ -172,8 +171,8 @@ export interface Change {
   readonly entry: Entry | undefined;
 }
 
-function poolOf({ shard, entry }: Held, ledger: PlanContext["ledger"]): string {
-  return ledger.shard(shard)?.pool ?? entry.pool;
+function findPool({ shard, entry }: Held, reserved: PlanContext["reserved"]): string {
+  return reserved.shard(shard)?.pool ?? entry.pool;
 }
 
 function asDecision(plan: Plan): Decision<Plan> {

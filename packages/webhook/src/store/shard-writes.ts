@@ -1,9 +1,8 @@
 /** Writes to the ConfigMaps: each succeeds only on the state that it was decided on. */
 import { nodeLabel, systemNamespace } from "@cocoon/contract";
-import { isFault, type Abortable } from "@cocoon/core";
+import { Coalesced, ignoreFault, type Abortable } from "@cocoon/core";
 import { configMaps, type ConfigMap, type KubeClient } from "@cocoon/kube";
-import { Coalesced } from "../coalesced.ts";
-import type { Ledger } from "./ledger.ts";
+import type { ReservationIndex } from "./reservation-index.ts";
 import * as z from "zod";
 import { newShard, shardName, shardPatch, shardSelector, type ShardChange } from "./shard.ts";
 
@@ -12,25 +11,24 @@ const answerSchema = z.object({ metadata: z.object({ resourceVersion: z.string()
 
 export interface ShardWritesOptions extends Abortable {
   readonly client: KubeClient;
-  readonly ledger: Ledger;
-  /** Called for every write that is sent. */
+  readonly reserved: ReservationIndex;
   readonly count: () => void;
 }
 
 export class ShardWrites {
   readonly #client: KubeClient;
-  readonly #ledger: Ledger;
+  readonly #ledger: ReservationIndex;
   readonly #count: () => void;
   readonly #everything: Coalesced<void>;
 
-  constructor({ client, ledger, count, signal }: ShardWritesOptions) {
+  constructor({ client, reserved, count, signal }: ShardWritesOptions) {
     this.#client = client;
-    this.#ledger = ledger;
+    this.#ledger = reserved;
     this.#count = count;
     this.#everything = new Coalesced(() => this.#refreshAll(undefined, { signal }));
   }
 
-  /** `alreadyExists` when somebody was faster. */
+  /** `alreadyExists` when another writer was first. */
   create(
     pool: string,
     at: { readonly index: number; readonly change: ShardChange },
@@ -61,16 +59,13 @@ export class ShardWrites {
     return BigInt(answerSchema.parse(answer).metadata.resourceVersion);
   }
 
-  /** Looks at one shard again. */
   async refresh(name: string, options: Abortable): Promise<void> {
     const known = this.#ledger.shard(name);
-    try {
-      const key = { namespace: systemNamespace, name };
-      this.#ledger.apply(await this.#client.get(configMaps, key, { ...options, timeoutMs: writeTimeoutMs }));
-    } catch (error) {
-      if (!isFault(error, "notFound")) throw error;
-      if (known) this.#ledger.forget(name, known.version);
-    }
+    const call = { ...options, timeoutMs: writeTimeoutMs };
+    const key = { namespace: systemNamespace, name };
+    const shard = await ignoreFault("notFound", this.#client.get(configMaps, key, call));
+    if (shard) this.#ledger.apply(shard);
+    else if (known) this.#ledger.forget(name, known.version);
   }
 
   refreshPool(pool: string, options: Abortable): Promise<void> {
@@ -79,7 +74,7 @@ export class ShardWrites {
 
   /** Looks at the shards of all pools again; those who ask at the same time share it. */
   refreshEverything(): Promise<void> {
-    return this.#everything.ask();
+    return this.#everything.get();
   }
 
   async #refreshAll(pool: string | undefined, options: Abortable): Promise<void> {
@@ -113,13 +108,17 @@ export type OpenShard =
   /** A lower one still takes new keys: it has to be sealed before a higher one may be used. */
   | { readonly kind: "seal"; readonly name: string };
 
-export function openShardOf(pool: string, ledger: Ledger, isOccupied: (name: string) => boolean): OpenShard {
-  const chain = ledger.shardsOf(pool);
+export function findOpenShard(
+  pool: string,
+  reserved: ReservationIndex,
+  isOccupied: (name: string) => boolean,
+): OpenShard {
+  const chain = reserved.listShards(pool);
   const last = chain.at(-1);
   const unsealed = chain.find((shard) => !shard.sealed);
   if (unsealed && unsealed !== last) return { kind: "seal", name: unsealed.name };
   if (last && !last.sealed) return { kind: "shard", name: last.name };
   let index = last ? last.index + 1 : 0;
-  while (isOccupied(shardName(pool, index)) || ledger.shard(shardName(pool, index))) index += 1;
+  while (isOccupied(shardName(pool, index)) || reserved.shard(shardName(pool, index))) index += 1;
   return { kind: "create", index };
 }

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { nodeLabel, shardAnnotation } from "@cocoon/contract";
 import type { ConfigMap } from "@cocoon/kube";
-import { Ledger } from "./ledger.ts";
+import { ReservationIndex } from "./reservation-index.ts";
 import { newShard, shardIndex, shardName } from "./shard.ts";
-import { openShardOf } from "./shard-writes.ts";
+import { findOpenShard } from "./shard-writes.ts";
 
 test("names of shards and their places in the chain", () => {
   assert.equal(shardName("gpu", 0), "cocoon-affinity-gpu");
@@ -16,7 +16,7 @@ test("names of shards and their places in the chain", () => {
     assert.equal(shardIndex("gpu", name), undefined);
 });
 
-const nobody = { add: () => undefined, remove: () => undefined };
+const noObserver = { add: () => undefined, remove: () => undefined };
 
 function shard(pool: string, index: number, { sealed = false, version = 1 } = {}): ConfigMap {
   const object = newShard(pool, index, { data: {}, seal: sealed });
@@ -24,20 +24,20 @@ function shard(pool: string, index: number, { sealed = false, version = 1 } = {}
 }
 
 test("only the last shard of a chain takes new entries, and only when all before it are sealed", () => {
-  const ledger = new Ledger(nobody);
+  const reserved = new ReservationIndex(noObserver);
   const open = (occupied: readonly string[] = []) =>
-    openShardOf("gpu", ledger, (name) => occupied.includes(name));
+    findOpenShard("gpu", reserved, (name) => occupied.includes(name));
   assert.deepEqual(open(), { kind: "create", index: 0 });
-  ledger.apply(shard("gpu", 0));
+  reserved.apply(shard("gpu", 0));
   assert.deepEqual(open(), { kind: "shard", name: "cocoon-affinity-gpu" });
-  ledger.apply(shard("gpu", 2, { version: 2 }));
+  reserved.apply(shard("gpu", 2, { version: 2 }));
   assert.deepEqual(open(), { kind: "seal", name: "cocoon-affinity-gpu" });
-  ledger.apply(shard("gpu", 0, { sealed: true, version: 3 }));
+  reserved.apply(shard("gpu", 0, { sealed: true, version: 3 }));
   assert.deepEqual(open(), { kind: "shard", name: "cocoon-affinity-gpu-2" });
-  ledger.apply(shard("gpu", 2, { sealed: true, version: 4 }));
+  reserved.apply(shard("gpu", 2, { sealed: true, version: 4 }));
   assert.deepEqual(open(), { kind: "create", index: 3 });
-  assert.deepEqual(open(["cocoon-affinity-gpu-3"]), { kind: "create", index: 4 }, "somebody else's object");
-  ledger.apply(shard("gpu-3", 0, { version: 5 }));
+  assert.deepEqual(open(["cocoon-affinity-gpu-3"]), { kind: "create", index: 4 }, "another owner's object");
+  reserved.apply(shard("gpu-3", 0, { version: 5 }));
   assert.deepEqual(open(), { kind: "create", index: 4 }, "another pool's first shard has that name");
 });
 

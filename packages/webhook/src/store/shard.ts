@@ -1,7 +1,7 @@
 /**
  * The ConfigMaps of a pool: `cocoon-affinity-<pool>`, then `cocoon-affinity-<pool>-1`, `-2`, …: a chain in which only
  * the last one takes new reservations. A full one is sealed by the very write that fills it, and never takes a new key
- * again; then the next is made. Whoever has seen all sealed ones, and writes to the last one only in the state they
+ * again; then the next is made. A writer that has seen all sealed ones, and writes to the last one only in the state it
  * have seen (compare-and-swap), therefore knows every reservation there is.
  *
  * The label, not the name, says which pool one belongs to: pool `x-1` and the second shard of pool `x` would share a
@@ -31,7 +31,7 @@ export function shardIndex(pool: string, name: string): number | undefined {
   return /^[1-9]\d{0,8}$/.test(digits) ? Number(digits) : undefined;
 }
 
-export function poolOfShard(object: ConfigMap): string | undefined {
+export function readShardPool(object: ConfigMap): string | undefined {
   return object.metadata.labels?.[nodeLabel.pool] || undefined;
 }
 

@@ -1,12 +1,11 @@
 /** What the writer of a pool has to do, and what that changes in a shard. */
 import type { ClaimRound } from "./claim-plan.ts";
-import { keyOfEntry, writeEntry, type Entry } from "./entry.ts";
-import type { Held } from "./ledger.ts";
+import { formatEntryKey, writeEntry, type Entry } from "./entry.ts";
+import type { Held } from "./reservation-index.ts";
 
-/** What a task comes to when it is decided. */
 export type Decision<T> =
   | { readonly kind: "done"; readonly value: T }
-  /** It was written before, perhaps without an answer: good once nobody else can have been earlier. */
+  /** It was written before, perhaps without an answer: valid once no other writer can have been earlier. */
   | { readonly kind: "confirm"; readonly held: Held; readonly value: T }
   | {
       readonly kind: "write";
@@ -15,13 +14,13 @@ export type Decision<T> =
       /** Undefined: removed. */
       readonly entry: Entry | undefined;
       readonly value: T;
-      /** Somebody may be taking the same name elsewhere: answered only when that is known. */
+      /** Another writer may be taking the same name elsewhere: answered only when that is known. */
       readonly verify: boolean;
     };
 
 export interface Task<T> {
   readonly decide: (round: ClaimRound) => Decision<T>;
-  /** Nobody waits any more: not decided again. */
+  /** The caller is gone: not decided again. */
   readonly signal: AbortSignal;
 }
 
@@ -43,25 +42,25 @@ export function withdrawal(held: Held | undefined, before: Held | undefined): De
   return { kind: "write", held, entry, value: undefined, verify: false };
 }
 
-export function changeOf(
+export function buildChange(
   writes: readonly PlannedWrite[],
   seal: boolean,
 ): { data: Record<string, string | null>; seal: boolean } {
   const data: Record<string, string | null> = {};
-  for (const key of removalsOf(writes)) data[key] = null;
-  for (const { key, text } of putsOf(writes)) data[key] = text;
+  for (const key of listRemovals(writes)) data[key] = null;
+  for (const { key, text } of listPuts(writes)) data[key] = text;
   return { data, seal };
 }
 
-export function putsOf(writes: readonly PlannedWrite[]): { key: string; text: string; entry: Entry }[] {
+export function listPuts(writes: readonly PlannedWrite[]): { key: string; text: string; entry: Entry }[] {
   return writes.flatMap(({ decision: { entry } }) =>
-    entry ? [{ key: keyOfEntry(entry), text: writeEntry(entry), entry }] : [],
+    entry ? [{ key: formatEntryKey(entry), text: writeEntry(entry), entry }] : [],
   );
 }
 
 /** Also the key under which another implementation kept what is written under ours now. */
-export function removalsOf(writes: readonly PlannedWrite[]): string[] {
+export function listRemovals(writes: readonly PlannedWrite[]): string[] {
   return writes.flatMap(({ decision: { held, entry } }) =>
-    held && (!entry || keyOfEntry(entry) !== held.key) ? [held.key] : [],
+    held && (!entry || formatEntryKey(entry) !== held.key) ? [held.key] : [],
   );
 }

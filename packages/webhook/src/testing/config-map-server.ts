@@ -1,7 +1,7 @@
 /**
  * ConfigMaps as an API server keeps them, in memory, with everything that can go wrong on the way: answers that come
  * late or not at all, watches that lag behind each other. Versions are one sequence for all objects, and each watch
- * tells all changes in that order.
+ * emits all changes in that order.
  */
 import { Fault } from "@cocoon/core";
 import type { ConfigMap, KubeClient, ObjectKey, RawRequest } from "@cocoon/kube";
@@ -38,7 +38,7 @@ export class ConfigMapServer {
     return [...this.#objects.values()];
   }
 
-  /** Tells of all changes from now on, in order, each after a delay. */
+  /** Emits all changes from now on, in order, each after a delay. */
   watch(listener: Listener): void {
     this.#watches.push({ listener, queue: Promise.resolve() });
   }
@@ -122,7 +122,7 @@ export class ConfigMapServer {
     this.#objects.delete(name);
     this.#version += 1;
     const metadata = { ...object.metadata, resourceVersion: String(this.#version) };
-    this.#tell({ kind: "deleted", object: { ...object, metadata } });
+    this.#emit({ kind: "deleted", object: { ...object, metadata } });
   }
 
   #store(object: ConfigMap): ConfigMap {
@@ -130,11 +130,11 @@ export class ConfigMapServer {
     this.#version += 1;
     const stored = { ...object, metadata: { ...object.metadata, resourceVersion: String(this.#version) } };
     this.#objects.set(object.metadata.name ?? "", stored);
-    this.#tell({ kind: "applied", object: stored });
+    this.#emit({ kind: "applied", object: stored });
     return stored;
   }
 
-  #tell(event: Parameters<Listener>[0]): void {
+  #emit(event: Parameters<Listener>[0]): void {
     for (const watch of this.#watches)
       watch.queue = watch.queue.then(() => this.#delay()).then(() => watch.listener(event));
   }

@@ -7,7 +7,7 @@ import { describe, it } from "node:test";
 import { isFault, type FaultCode } from "@cocoon/core";
 import { configMaps } from "../../builtin.ts";
 import type { ConfigMap } from "../../builtin-objects.ts";
-import type { KubeClient } from "../../client.ts";
+import type { KubeClient } from "../../client/client.ts";
 import type { KubeObject } from "../../object.ts";
 
 export interface ContractStage extends AsyncDisposable {
@@ -45,11 +45,11 @@ export function kubeClientContract(name: string, open: () => Promise<ContractSta
       withObject({}, async (client, object, key) => {
         assert.ok(object.metadata.uid && object.metadata.resourceVersion);
         await assert.rejects(client.create(configMaps, { metadata: key }, options), refused("alreadyExists"));
-        const nobody = { ...key, name: "nobody" };
-        await assert.rejects(client.get(configMaps, nobody, options), refused("notFound"));
-        await assert.rejects(client.delete(configMaps, nobody, options), refused("notFound"));
+        const missing = { ...key, name: "missing" };
+        await assert.rejects(client.get(configMaps, missing, options), refused("notFound"));
+        await assert.rejects(client.delete(configMaps, missing, options), refused("notFound"));
         const patch = { type: "merge", body: { data: { a: "2" } } } as const;
-        await assert.rejects(client.patch(configMaps, { key: nobody, patch }, options), refused("notFound"));
+        await assert.rejects(client.patch(configMaps, { key: missing, patch }, options), refused("notFound"));
       }));
 
     it("refuses to replace a version that is not the newest, and another object", () =>
@@ -113,10 +113,12 @@ export function kubeClientContract(name: string, open: () => Promise<ContractSta
         await client.patch(configMaps, { key, patch: drop }, options);
       }));
 
-    it("keeps a deleted object until its finalizers are gone, and deletes by UID", () =>
+    it("keeps a deleted object until its finalizers are gone, and deletes by UID and version", () =>
       withObject({ finalizers: ["example.io/a"] }, async (client, object, key) => {
         const wrong = { ...options, preconditions: { uid: "another" } };
         await assert.rejects(client.delete(configMaps, key, wrong), refused("conflict"));
+        const older = { ...options, preconditions: { resourceVersion: "1" } };
+        await assert.rejects(client.delete(configMaps, key, older), refused("conflict"));
         await client.delete(configMaps, key, {
           ...options,
           preconditions: { uid: object.metadata.uid ?? "" },

@@ -1,9 +1,9 @@
 /** `epoch gc` and `epoch token`: administration of the server. */
-import { Fault } from "@cocoon/core";
+import { alignColumns, Fault } from "@cocoon/core";
 import type { Command } from "commander";
 import * as z from "zod";
 import { formatSize } from "../format-size.ts";
-import type { Run, Session } from "../session.ts";
+import { collect, type Run, type Session } from "../session.ts";
 
 export function addAdminCommands(program: Command, run: Run): void {
   program
@@ -20,7 +20,7 @@ export function addAdminCommands(program: Command, run: Run): void {
     .option(
       "--scope <scope>",
       "repository:<pattern>:pull,push,delete, registry:catalog:* or admin; may be repeated",
-      append,
+      collect,
       [],
     )
     .option(
@@ -36,8 +36,6 @@ export function addAdminCommands(program: Command, run: Run): void {
     .action(run(removeToken));
 }
 
-const append = (value: string, earlier: readonly string[]): readonly string[] => [...earlier, value];
-
 const gcReport = z.looseObject({
   tags: z.number(),
   manifests: z.number(),
@@ -51,10 +49,7 @@ async function collectGarbage(
   _args: readonly string[],
   options: { readonly lease?: string; readonly untagged?: string },
 ): Promise<void> {
-  const answer = await (
-    await session.server()
-  ).call({ method: "POST", path: "/api/gc", body: options }, session);
-  const report = parsed(gcReport, answer, "gc");
+  const report = await session.call(gcReport, { method: "POST", path: "/api/gc", body: options });
   const counts = `${report.tags} tags, ${report.manifests} manifests, ${report.blobs} blobs (${formatSize(report.bytes)})`;
   if (report.skipped > 0)
     session.output.note(`${report.skipped} repositories could not be read and were left alone`);
@@ -80,15 +75,14 @@ async function createToken(
     ...(options.scope.length === 0 ? {} : { scopes: options.scope }),
     ...(options.expires === undefined ? {} : { expiresIn: options.expires }),
   };
-  const answer = await (await session.server()).call({ method: "POST", path: "/api/tokens", body }, session);
-  const created = parsed(z.looseObject({ token: z.string() }), answer, "token");
+  const schema = z.looseObject({ token: z.string() });
+  const created = await session.call(schema, { method: "POST", path: "/api/tokens", body });
   session.output.note("The token is shown once:");
   session.output.result(created.token, created);
 }
 
 async function listTokens(session: Session): Promise<void> {
-  const answer = await (await session.server()).call({ method: "GET", path: "/api/tokens" }, session);
-  const tokens = parsed(z.array(tokenSchema), answer, "token list");
+  const tokens = await session.call(z.array(tokenSchema), { method: "GET", path: "/api/tokens" });
   if (tokens.length === 0) session.output.note("No tokens");
   const rows = tokens.map((each) => [
     String(each.id),
@@ -98,29 +92,12 @@ async function listTokens(session: Session): Promise<void> {
     each.lastUsed ?? "never",
   ]);
   const header = ["ID", "NAME", "SCOPES", "EXPIRES", "LAST USED"];
-  session.output.result(tokens.length === 0 ? [] : columns([header, ...rows]), tokens);
-}
-
-function columns(rows: readonly (readonly string[])[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  return rows.map((row) =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-      .join("  ")
-      .trimEnd(),
-  );
+  session.output.result(tokens.length === 0 ? [] : alignColumns([header, ...rows]), tokens);
 }
 
 async function removeToken(session: Session, [id = ""]: readonly string[]): Promise<void> {
   if (!/^\d+$/.test(id))
     throw new Fault("badRequest", `"${id}" is not the number of a token; see epoch token ls`);
-  await (await session.server()).call({ method: "DELETE", path: `/api/tokens/${id}` }, session);
+  await session.call(z.unknown(), { method: "DELETE", path: `/api/tokens/${id}` });
   session.output.result(`Removed token ${id}`, { id: Number(id) });
-}
-
-function parsed<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
-  const result = schema.safeParse(value);
-  if (!result.success)
-    throw new Fault("unavailable", `the server's ${what} is malformed`, { cause: result.error });
-  return result.data;
 }

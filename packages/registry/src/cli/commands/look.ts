@@ -1,6 +1,6 @@
 /** `epoch ls`, `inspect`, `tag`, `rm`: what is there, and what it is called. */
 import { Fault } from "@cocoon/core";
-import { kindOf, readSnapshot, retag } from "@cocoon/oci";
+import { readArtifactKind, readSnapshot, retag } from "@cocoon/oci";
 import type { Command } from "commander";
 import type { Run, Session } from "../session.ts";
 
@@ -50,7 +50,7 @@ async function inspect(session: Session, [text = ""]: readonly string[]): Promis
   const { repository, reference, text: shown } = await session.target(text);
   const { signal, output } = session;
   const { bytes, digest, mediaType } = await repository.getManifest(reference, { signal });
-  const kind = kindOf(bytes);
+  const kind = readArtifactKind(bytes);
   const manifest: unknown = JSON.parse(bytes.toString("utf8"));
   output.note(`${shown} is a ${kind} (${mediaType})\n${digest}`);
   if (!output.isJson) {

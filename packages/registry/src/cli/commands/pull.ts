@@ -6,8 +6,8 @@ import { dirname, join, resolve } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { Fault } from "@cocoon/core";
 import {
-  filesOf,
-  kindOf,
+  listSourceFiles,
+  readArtifactKind,
   openCloudImage,
   openSnapshotClient,
   resolveManifest,
@@ -17,7 +17,7 @@ import {
 import type { Command } from "commander";
 import { CocoonProgram } from "../cocoon-program.ts";
 import { formatSize } from "../format-size.ts";
-import type { Run, Session, Target } from "../session.ts";
+import { collect, type Run, type Session, type Target } from "../session.ts";
 
 interface PullOptions {
   readonly name?: string;
@@ -25,8 +25,6 @@ interface PullOptions {
   readonly to?: string;
   readonly similar: readonly string[];
 }
-
-const collect = (value: string, earlier: readonly string[]): readonly string[] => [...earlier, value];
 
 export function addPullCommands(program: Command, run: Run): void {
   program
@@ -62,7 +60,9 @@ async function pull(session: Session, [text = ""]: readonly string[], options: P
   const target = await session.target(text);
   const { signal, output } = session;
   const name = options.name ?? target.repository.name;
-  const kind = kindOf((await resolveManifest(target.repository, target.reference, { signal })).bytes);
+  const kind = readArtifactKind(
+    (await resolveManifest(target.repository, target.reference, { signal })).bytes,
+  );
   if (kind === "cloud-image" && options.to === undefined) {
     await importDisk(session, target, name);
     return;
@@ -90,7 +90,7 @@ async function pull(session: Session, [text = ""]: readonly string[], options: P
     async (directory, pulled) => {
       const archive = client.exportArchive({
         envelope: pulled.envelope,
-        files: await filesOf(directory),
+        files: await listSourceFiles(directory),
         signal,
       });
       const described = options.description === undefined ? {} : { description: options.description };
@@ -175,30 +175,23 @@ async function get(session: Session, [text = ""]: readonly string[]): Promise<vo
   await pipeline(content, session.streams.stdout, { end: false });
 }
 
-interface ExportOptions {
-  readonly output: string;
-  readonly gzip?: boolean;
-  readonly name?: string;
-}
-
 async function exportCommand(
   session: Session,
   [text = ""]: readonly string[],
-  options: ExportOptions,
+  options: { readonly output: string; readonly gzip?: boolean; readonly name?: string },
 ): Promise<void> {
   const target = await session.target(text);
   const { signal } = session;
   await using client = await openSnapshotClient();
   const name = options.name ?? target.repository.name;
   await withPulled(session, client, { target, name }, async (directory, { envelope }) => {
-    const files = await filesOf(directory);
+    const files = await listSourceFiles(directory);
     const archive = client.exportArchive({ envelope, files, signal, gzip: options.gzip ?? false });
     if (options.output === "-") await pipeline(archive, session.streams.stdout, { end: false });
     else await writeArchive(archive, resolve(options.output));
   });
 }
 
-/** The file appears when it is complete. */
 async function writeArchive(archive: AsyncIterable<Uint8Array>, path: string): Promise<void> {
   const partial = join(dirname(path), `.${process.pid}-${Date.now()}.part`);
   try {

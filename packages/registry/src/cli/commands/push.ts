@@ -6,7 +6,7 @@ import { extname, join } from "node:path";
 import { readSnapshotEnvelope } from "@cocoon/contract";
 import { Fault } from "@cocoon/core";
 import {
-  filesOf,
+  listSourceFiles,
   importArchive,
   openSnapshotClient,
   snapshotFormats,
@@ -17,7 +17,7 @@ import {
 import { Option, type Command } from "commander";
 import { CocoonProgram } from "../cocoon-program.ts";
 import { formatSize } from "../format-size.ts";
-import type { Run, Session, Target } from "../session.ts";
+import { collect, type Run, type Session, type Target } from "../session.ts";
 
 interface PushOptions {
   readonly tag?: string;
@@ -32,7 +32,6 @@ interface PushOptions {
 }
 
 const mebibyte = 1024 * 1024;
-const collect = (value: string, earlier: readonly string[]): readonly string[] => [...earlier, value];
 
 function wholeNumber(text: string): number {
   const value = Number(text);
@@ -134,7 +133,7 @@ async function withSource(
 
 async function readDirectory(directory: string): Promise<SnapshotSource> {
   const text = await readFile(join(directory, "snapshot.json"), "utf8");
-  return { envelope: readSnapshotEnvelope(JSON.parse(text)), files: await filesOf(directory) };
+  return { envelope: readSnapshotEnvelope(JSON.parse(text)), files: await listSourceFiles(directory) };
 }
 
 async function pushSource(

@@ -1,0 +1,34 @@
+/**
+ * Pods of kubernetes-sigs/agent-sandbox. A Sandbox is known by its uid: it survives suspension, resumption and adoption from a
+ * warm pool, its pods do not. So its machine is named after the uid, and not after the pod.
+ */
+import type { PodLike } from "./pod-state.ts";
+import { podVmName } from "./vm-name.ts";
+
+export const sandboxKind = {
+  group: "agents.x-k8s.io",
+  version: "v1beta1",
+  kind: "Sandbox",
+  plural: "sandboxes",
+} as const;
+
+/** Keeps a Sandbox until the snapshot that its machine is hibernated in was settled. Set before the first push. */
+export const sandboxFinalizer = "vm.cocoonstack.io/sandbox-snapshot";
+
+export interface SandboxReference {
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** The Sandbox that controls the pod. Compared by group and kind: old references name older versions. */
+export function findSandboxOwner({ metadata }: Pick<PodLike, "metadata">): SandboxReference | undefined {
+  const owner = metadata.ownerReferences?.find(
+    ({ apiVersion = "", kind, controller }) =>
+      controller === true && kind === sandboxKind.kind && apiVersion.startsWith(`${sandboxKind.group}/`),
+  );
+  return owner?.uid ? { name: owner.name, uid: owner.uid } : undefined;
+}
+
+export function sandboxVmName(namespace: string, uid: string): string {
+  return podVmName(namespace, `sbx-${uid}`);
+}

@@ -1,0 +1,2 @@
+/** What tests of other packages use of core. */
+export { FakeClock } from "./fake-clock.ts";

@@ -1,0 +1,159 @@
+/** Files of a machine: look, download, upload; a checksum shows that all of it arrived. */
+import { useCallback, useEffect, useState, type ChangeEvent, type FormEvent, type ReactNode } from "react";
+import type { MachineRow } from "../../../src/shared/rows.ts";
+import { formatBytes, formatTime } from "../format.ts";
+import { ErrorBox } from "../parts/small.tsx";
+import { texts } from "../texts.ts";
+import {
+  checksum,
+  downloadFile,
+  joinPath,
+  listFiles,
+  maxFileBytes,
+  parentPath,
+  uploadFile,
+  type GuestFile,
+  type Listing,
+} from "./guest-files.ts";
+
+export function Files({ machine }: { readonly machine: MachineRow }): ReactNode {
+  const [path, setPath] = useState("/");
+  const [draft, setDraft] = useState("/");
+  const [listing, setListing] = useState<Listing>();
+  const [message, setMessage] = useState("");
+  const [error, setError] = useState("");
+  const fail = useCallback(
+    (failure: unknown) => setError(failure instanceof Error ? failure.message : String(failure)),
+    [],
+  );
+  const { namespace, name, container } = machine;
+  const load = useCallback(
+    (wanted: string) => {
+      setError("");
+      listFiles({ namespace, name, container } as MachineRow, wanted).then((found) => {
+        setListing(found);
+        setPath(wanted);
+        setDraft(wanted);
+      }, fail);
+    },
+    [namespace, name, container, fail],
+  );
+  useEffect(() => load("/"), [load]);
+  const download = (file: GuestFile) => {
+    setError("");
+    saveFile(machine, joinPath(path, file.name), file).then(setMessage, fail);
+  };
+  const upload = (event: ChangeEvent<HTMLInputElement>) => {
+    const chosen = [...(event.target.files ?? [])];
+    event.target.value = "";
+    setError("");
+    sendFiles(machine, path, { files: chosen, say: setMessage }).then(() => load(path), fail);
+  };
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    load(draft);
+  };
+  return (
+    <div className="files">
+      <form className="row" onSubmit={submit}>
+        <label>
+          {texts.files.path}{" "}
+          <input value={draft} onChange={(event) => setDraft(event.target.value)} size={40} />
+        </label>
+        <button type="submit">{texts.files.open}</button>
+        <button type="button" onClick={() => load(parentPath(path))}>
+          {texts.files.up}
+        </button>
+        <label className="button">
+          {texts.files.upload} <input type="file" multiple onChange={upload} />
+        </label>
+      </form>
+      <h2>{path}</h2>
+      <ErrorBox message={error} />
+      <p role="status">{message}</p>
+      <FileTable listing={listing} onOpen={(file) => load(joinPath(path, file.name))} onDownload={download} />
+    </div>
+  );
+}
+
+interface FileTableProps {
+  readonly listing: Listing | undefined;
+  readonly onOpen: (file: GuestFile) => void;
+  readonly onDownload: (file: GuestFile) => void;
+}
+
+function FileTable({ listing, onOpen, onDownload }: FileTableProps): ReactNode {
+  if (!listing) return <p>{texts.list.loading}</p>;
+  if (listing.files.length === 0) return <p>{texts.files.empty}</p>;
+  return (
+    <>
+      {listing.unreadable > 0 ? <p>{texts.files.unnamed(listing.unreadable)}</p> : null}
+      <table>
+        <thead>
+          <tr>
+            <th>{texts.column.name}</th>
+            <th>{texts.files.size}</th>
+            <th>{texts.files.changed}</th>
+            <th aria-label={texts.files.download} />
+          </tr>
+        </thead>
+        <tbody>
+          {listing.files.map((file) => (
+            <tr key={file.name}>
+              <td>
+                {file.kind === "directory" ? (
+                  <button type="button" className="plain" onClick={() => onOpen(file)}>
+                    {file.name}/
+                  </button>
+                ) : (
+                  file.name
+                )}
+              </td>
+              <td>{file.kind === "file" ? formatBytes(file.sizeBytes) : ""}</td>
+              <td>{formatTime(file.changedAt)}</td>
+              <td>
+                {file.kind === "file" ? (
+                  <button
+                    type="button"
+                    aria-label={`${texts.files.download} ${file.name}`}
+                    onClick={() => onDownload(file)}
+                  >
+                    {texts.files.download}
+                  </button>
+                ) : null}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </>
+  );
+}
+
+async function saveFile(machine: MachineRow, path: string, { name, sizeBytes }: GuestFile): Promise<string> {
+  if (sizeBytes > maxFileBytes) throw new Error(texts.files.tooLarge(formatBytes(maxFileBytes)));
+  const bytes = await downloadFile(machine, path);
+  const link = document.createElement("a");
+  // Never a type that a browser would show as a page.
+  link.href = URL.createObjectURL(new Blob([bytes], { type: "application/octet-stream" }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  return texts.files.downloaded(name, await checksum(bytes));
+}
+
+interface Sending {
+  readonly files: readonly File[];
+  readonly say: (text: string) => void;
+}
+
+async function sendFiles(machine: MachineRow, directory: string, { files, say }: Sending): Promise<void> {
+  for (const file of files) {
+    if (file.size > maxFileBytes) throw new Error(texts.files.tooLarge(formatBytes(maxFileBytes)));
+    const onProgress = (sent: number) =>
+      say(texts.files.uploading(file.name, Math.floor((100 * sent) / Math.max(1, file.size))));
+    const arrived = await uploadFile(machine, joinPath(directory, file.name), { input: file, onProgress });
+    if (arrived !== (await checksum(await file.arrayBuffer()))) throw new Error(texts.files.differs);
+    say(texts.files.uploaded(file.name, arrived));
+  }
+}

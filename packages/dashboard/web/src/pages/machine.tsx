@@ -1,0 +1,81 @@
+/** One machine: overview with its life, terminal, console, logs, files. */
+import { lazy, Suspense, type ReactNode } from "react";
+import type { MachineRow } from "../../../src/shared/rows.ts";
+import { listMachineActions } from "../actions/machine-actions.ts";
+import { listMachines } from "../live/machines.ts";
+import { buildKey, useKind } from "../live/store.ts";
+import { Files } from "../machine/files.tsx";
+import { Logs } from "../machine/logs.tsx";
+import { Overview } from "../machine/overview.tsx";
+import { AwakeOnly } from "../machine/awake-only.tsx";
+import { ActionButton } from "../parts/action-button.tsx";
+import { usePage } from "../parts/context.ts";
+import { Badge, Link } from "../parts/small.tsx";
+import { buildPath } from "../route.ts";
+import { texts } from "../texts.ts";
+
+const TerminalView = lazy(async () => ({ default: (await import("../machine/terminal.tsx")).TerminalView }));
+
+type View = keyof typeof texts.machine.tabs;
+const views = Object.keys(texts.machine.tabs) as readonly View[];
+/** They change what is in the machine, or may. */
+const writing: ReadonlySet<View> = new Set(["terminal", "console", "files"]);
+
+interface MachinePageProps {
+  readonly namespace: string;
+  readonly name: string;
+  readonly view: string;
+}
+
+export function MachinePage({ namespace, name, view }: MachinePageProps): ReactNode {
+  const { store, me } = usePage();
+  const pods = useKind(store, "machine");
+  const sets = useKind(store, "set");
+  const hibernations = useKind(store, "hibernation");
+  const key = buildKey(namespace, name);
+  const machine =
+    pods.rows.get(key) ??
+    listMachines(pods.rows, sets.rows).find((each) => buildKey(each.namespace, each.name) === key);
+  if (!machine) return <p>{pods.synced ? texts.machine.gone : texts.list.loading}</p>;
+  const offered = views.filter((each) => !me.readOnly || !writing.has(each));
+  const current = offered.find((each) => each === view) ?? "overview";
+  return (
+    <section className="machine">
+      <div className="row">
+        <h1>
+          {name} <Badge text={machine.state} />
+        </h1>
+        <div className="row actions">
+          {listMachineActions(machine, hibernations.rows.get(key)).map((action) => (
+            <ActionButton key={action.title} action={action} />
+          ))}
+        </div>
+      </div>
+      <nav className="tabs" aria-label={texts.machine.tabsLabel}>
+        {offered.map((each) => (
+          <Link key={each} to={buildPath("machines", namespace, name, each)} current={each === current}>
+            {texts.machine.tabs[each]}
+          </Link>
+        ))}
+      </nav>
+      <MachineView machine={machine} view={current} />
+    </section>
+  );
+}
+
+function MachineView({ machine, view }: { readonly machine: MachineRow; readonly view: View }): ReactNode {
+  if (view === "overview") return <Overview machine={machine} />;
+  if (view === "logs") return <Logs machine={machine} />;
+  const kind = view === "console" ? "attach" : "exec";
+  return (
+    <AwakeOnly machine={machine}>
+      {view === "files" ? (
+        <Files machine={machine} />
+      ) : (
+        <Suspense fallback={<p>{texts.list.loading}</p>}>
+          <TerminalView key={view} machine={machine} kind={kind} />
+        </Suspense>
+      )}
+    </AwakeOnly>
+  );
+}

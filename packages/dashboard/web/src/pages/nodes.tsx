@@ -1,0 +1,84 @@
+/** Nodes: what runs where, how much they have, whether they take machines. */
+import { useMemo, type ReactNode } from "react";
+import type { MachineRow, NodeRow } from "../../../src/shared/rows.ts";
+import { listNodeActions } from "../actions/node-actions.ts";
+import { formatAge, formatQuantity } from "../format.ts";
+import { useKind } from "../live/store.ts";
+import { ActionButton } from "../parts/action-button.tsx";
+import { usePage } from "../parts/context.ts";
+import { ListState } from "../parts/list-state.tsx";
+import { Badge, Facts, Link } from "../parts/small.tsx";
+import { buildPath } from "../route.ts";
+import { texts } from "../texts.ts";
+
+const shownMachines = 100;
+
+export function NodesPage(): ReactNode {
+  const { store } = usePage();
+  const state = useKind(store, "node");
+  const machines = useKind(store, "machine");
+  const nodes = useMemo(
+    () =>
+      [...state.rows.values()]
+        .filter((node) => node.pool !== "")
+        .sort((left, right) => (left.name < right.name ? -1 : 1)),
+    [state.rows],
+  );
+  const byNode = useMemo(
+    () => Map.groupBy(machines.rows.values(), (machine) => machine.node),
+    [machines.rows],
+  );
+  return (
+    <section>
+      <h1>{texts.nav.nodes}</h1>
+      <ListState state={state} empty={nodes.length === 0} none={texts.list.none}>
+        {nodes.map((node) => (
+          <NodeCard key={node.name} node={node} machines={byNode.get(node.name) ?? []} />
+        ))}
+      </ListState>
+    </section>
+  );
+}
+
+function NodeCard({
+  node,
+  machines,
+}: {
+  readonly node: NodeRow;
+  readonly machines: readonly MachineRow[];
+}): ReactNode {
+  return (
+    <article className="node">
+      <div className="row">
+        <h2>
+          {node.name} <Badge text={node.ready ? texts.nodes.ready : texts.nodes.notReady} />
+          {node.unschedulable ? <Badge text={texts.nodes.cordoned} /> : null}
+        </h2>
+        <div className="row actions">
+          {listNodeActions(node, machines).map((action) => (
+            <ActionButton key={action.title} action={action} />
+          ))}
+        </div>
+      </div>
+      <Facts
+        facts={[
+          [texts.column.pool, node.pool],
+          [texts.column.cpu, node.cpu],
+          [texts.column.memory, formatQuantity(node.memory)],
+          [texts.column.machines, String(machines.length)],
+          [texts.column.version, node.version],
+          [texts.column.age, formatAge(node.createdAt)],
+          [texts.column.state, node.ready ? "" : node.message],
+        ]}
+      />
+      <ul className="inline">
+        {machines.slice(0, shownMachines).map((machine) => (
+          <li key={`${machine.namespace}/${machine.name}`}>
+            <Link to={buildPath("machines", machine.namespace, machine.name)}>{machine.name}</Link>{" "}
+            <Badge text={machine.state} />
+          </li>
+        ))}
+      </ul>
+    </article>
+  );
+}

@@ -1,0 +1,86 @@
+/** Settings of cocoon-gateway. */
+import { optionType, tryParseJson, type ConfigOf, type Program } from "@cocoon/core";
+import { kubeClientOptions } from "@cocoon/kube";
+import * as z from "zod";
+import { templatesSchema } from "./sandboxes/templates.ts";
+
+const count = (fallback: number) => z.coerce.number().int().min(1).default(fallback);
+
+const options = {
+  ...kubeClientOptions,
+  listenAddr: {
+    schema: optionType.text(":8080"),
+    description: "listener of the API and of traffic to sandboxes, [host]:port",
+    env: ["GATEWAY_LISTEN_ADDR"],
+  },
+  metricsAddr: {
+    schema: optionType.text(":9091"),
+    description: "metrics and health over plain HTTP, [host]:port",
+    env: ["GATEWAY_METRICS_ADDR"],
+  },
+  tlsCert: {
+    schema: optionType.optionalText(),
+    description: "serving certificate for api.DOMAIN and *.DOMAIN; without it the listener speaks plain HTTP",
+    env: ["GATEWAY_TLS_CERT"],
+  },
+  tlsKey: { schema: optionType.optionalText(), description: "its key", env: ["GATEWAY_TLS_KEY"] },
+  domain: {
+    schema: optionType.optionalText(),
+    description:
+      "domain of the sandboxes' host names, with the port where it is not 443; clients get it with each sandbox",
+    env: ["GATEWAY_DOMAIN"],
+  },
+  templates: {
+    schema: z.preprocess(
+      (value) => (typeof value === "string" ? tryParseJson(value) : value),
+      templatesSchema.default({ base: templatesSchema.valueType.parse({ image: "cocoon-demo" }) }),
+    ),
+    description: "what sandboxes start from, as JSON: name to image, mode, cpus, memoryMiB, storageMiB",
+    env: ["GATEWAY_TEMPLATES"],
+  },
+  seedSecret: {
+    schema: optionType.text("cocoon-gateway-seed"),
+    description:
+      "Secret in cocoon-system that the tokens of sandboxes are computed from; made when it is missing",
+    env: ["GATEWAY_SEED_SECRET"],
+  },
+  maxSandboxes: {
+    schema: count(1_000),
+    description: "sandboxes that a namespace may have",
+    env: ["GATEWAY_MAX_SANDBOXES"],
+  },
+  maxLifeSeconds: {
+    schema: count(86_400),
+    description: "longest timeout of a sandbox, in seconds",
+    env: ["GATEWAY_MAX_LIFE_SECONDS"],
+  },
+  requestsPerSecond: {
+    schema: count(50),
+    description: "requests to the control API that a key may make in a second, on average",
+    env: ["GATEWAY_REQUESTS_PER_SECOND"],
+  },
+  maxUploadBytes: {
+    schema: count(16 * 2 ** 30),
+    description: "size of one upload, unpacked",
+    env: ["GATEWAY_MAX_UPLOAD_BYTES"],
+  },
+  maxHeld: {
+    schema: count(1_000),
+    description: "requests that wait at the same time until a sleeping machine is ready",
+    env: ["GATEWAY_MAX_HELD"],
+  },
+  wait: {
+    schema: optionType.durationMs(55_000),
+    description: "how long a request waits for a machine to start, pause or wake",
+    env: ["GATEWAY_WAIT"],
+  },
+  logLevel: { schema: optionType.logLevel(), description: "log level", env: ["GATEWAY_LOG_LEVEL"] },
+} as const;
+
+export const gatewayProgram = {
+  name: "cocoon-gateway",
+  summary: "Sandboxes for the E2B SDKs on CocoonSets, and traffic to their ports.",
+  options,
+} as const satisfies Program<typeof options>;
+
+export type GatewayConfig = ConfigOf<(typeof gatewayProgram)["options"]>;

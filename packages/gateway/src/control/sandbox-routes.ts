@@ -1,0 +1,283 @@
+/** Sandboxes: create, connect, list, read, pause, prolong, kill. */
+import { createHash } from "node:crypto";
+import { isFault } from "@cocoon/core";
+import { ApiError, sendEmpty, sendJson } from "../http/answer.ts";
+import { parseSandboxId } from "../sandboxes/ids.ts";
+import type { CreateRequest, Lifecycle } from "../sandboxes/lifecycle.ts";
+import type { Sandbox, SandboxSpec } from "../sandboxes/sandbox.ts";
+import type { SandboxStore } from "../sandboxes/store.ts";
+import { buildCloneSpec, type Snapshots } from "../sandboxes/snapshots.ts";
+import { buildSetSpec, type Template, type Templates } from "../sandboxes/templates.ts";
+import type { Tenant } from "../tenants/tenant.ts";
+import { parseListQuery, selectPage } from "./list.ts";
+import { refuseUnsupported } from "./refusals.ts";
+import type { Call, Routes } from "./router.ts";
+import {
+  connectBody,
+  createBody,
+  formatDetail,
+  formatListed,
+  formatSandbox,
+  parseBody,
+  pauseBody,
+  refreshBody,
+  resumeBody,
+  timeoutBody,
+  type Access,
+  type CreateBody,
+} from "./shapes.ts";
+
+export interface SandboxRoutesOptions {
+  readonly store: SandboxStore;
+  readonly lifecycle: Lifecycle;
+  readonly templates: Templates;
+  readonly snapshots: Snapshots;
+  readonly access: (sandbox: Sandbox) => Access;
+  readonly maxSandboxes: number;
+}
+
+const defaultTimeout = { v1: 15, v2: 300 } as const;
+const minRefresh = 15;
+
+export function buildSandboxRoutes(options: SandboxRoutesOptions): Routes {
+  const routes = new SandboxRoutes(options);
+  return {
+    "POST /sandboxes": (call) => routes.create(call, "v1"),
+    "POST /v2/sandboxes": (call) => routes.create(call, "v2"),
+    "GET /sandboxes": (call) => routes.list(call, true),
+    "GET /v2/sandboxes": (call) => routes.list(call, false),
+    "GET /sandboxes/{id}": (call) => routes.read(call),
+    "DELETE /sandboxes/{id}": (call) => routes.kill(call),
+    "POST /sandboxes/{id}/connect": (call) => routes.connect(call, "v1"),
+    "POST /v2/sandboxes/{id}/connect": (call) => routes.connect(call, "v2"),
+    "POST /sandboxes/{id}/resume": (call) => routes.resume(call),
+    "POST /sandboxes/{id}/pause": (call) => routes.pause(call),
+    "POST /sandboxes/{id}/timeout": (call) => routes.setTimeout(call),
+    "POST /sandboxes/{id}/refreshes": (call) => routes.refresh(call),
+  };
+}
+
+class SandboxRoutes {
+  readonly #options: SandboxRoutesOptions;
+
+  constructor(options: SandboxRoutesOptions) {
+    this.#options = options;
+  }
+
+  async create(call: Call, version: "v1" | "v2"): Promise<void> {
+    const { tenant, response, signal } = call;
+    const { store, lifecycle, snapshots } = this.#options;
+    const body = parseBody(createBody, call.body);
+    refuseUnsupported(body);
+    const idempotency = tryReadIdempotency(call);
+    const id = idempotency && deriveId(tenant, idempotency.key);
+    const known = id === undefined ? undefined : store.tryGet({ namespace: tenant.namespace, id });
+    if (known) return this.#answerRepeated(call, known, idempotency?.body);
+    const request = { ...this.#plan(body, { tenant, version, idempotency }), ...(id ? { id } : {}) };
+    try {
+      const sandbox = await lifecycle.create(tenant, request, { signal });
+      if (request.boots) snapshots.saveBuiltIn(tenant, request.boots);
+      sendJson(response, 201, formatSandbox(sandbox, this.#options.access(sandbox)));
+    } catch (error) {
+      if (id === undefined || !isFault(error, "alreadyExists")) throw error;
+      await this.#answerRepeated(call, await store.require(tenant, id, { signal }), idempotency?.body);
+    }
+  }
+
+  #plan(body: CreateBody, { tenant, version, idempotency }: Origin): Planned {
+    const { store, maxSandboxes } = this.#options;
+    const { template, ...machine } = this.#chooseMachine(tenant, body.templateID);
+    if (store.list(tenant.namespace).length >= maxSandboxes)
+      throw new ApiError(429, `the namespace has ${maxSandboxes} sandboxes already`, {
+        headers: { "retry-after": "5" },
+      });
+    const timeout = body.timeout ?? defaultTimeout[version];
+    if (timeout <= 0) throw new ApiError(400, "timeout: at least 1 second");
+    const own = buildSpec(body, { tenant, version });
+    const more = idempotency ? { idempotency } : {};
+    return { ...machine, spec: { ...own, template: template.name, machine: template, timeout, ...more } };
+  }
+
+  /** A snapshot of the tenant, or a template: cloned where it was saved before, booted where not. */
+  #chooseMachine(
+    { namespace }: Tenant,
+    reference: string,
+  ): { readonly template: Template; readonly setSpec: CreateRequest["setSpec"]; readonly boots?: Template } {
+    const { snapshots, templates } = this.#options;
+    const snapshot = snapshots.tryFind(namespace, reference);
+    if (snapshot) return { template: snapshot.template, setSpec: buildCloneSpec(snapshot) };
+    const template = templates.require(reference);
+    const saved = template.mode === "run" ? snapshots.tryFindBuiltIn(namespace, template) : undefined;
+    if (saved) return { template, setSpec: buildCloneSpec(saved) };
+    return {
+      template,
+      setSpec: buildSetSpec(template),
+      ...(template.mode === "run" ? { boots: template } : {}),
+    };
+  }
+
+  /** The same key and body again: the same sandbox, once it runs. */
+  async #answerRepeated(
+    { tenant, response, signal }: Call,
+    known: Sandbox,
+    body: string | undefined,
+  ): Promise<void> {
+    if (known.spec.idempotency?.body !== body)
+      throw new ApiError(422, "Idempotency-Key: the key was used with another body", {
+        errorCode: "idempotency_request_mismatch",
+      });
+    const { sandbox } = await this.#options.lifecycle.connect(tenant, known, { timeout: 1, signal });
+    sendJson(response, 201, formatSandbox(sandbox, this.#options.access(sandbox)));
+  }
+
+  async list({ tenant, query, response }: Call, runningOnly: boolean): Promise<void> {
+    const parsed = parseListQuery(query);
+    const wanted = runningOnly ? { ...parsed, states: new Set(["running"]) } : parsed;
+    const page = selectPage(this.#options.store.list(tenant.namespace), wanted);
+    sendJson(
+      response,
+      200,
+      page.items.map((each) => formatListed(each, this.#size(each))),
+      {
+        ...(page.nextToken ? { "x-next-token": page.nextToken } : {}),
+        ...(wanted.states.has("running") ? { "x-total-running": String(page.running) } : {}),
+      },
+    );
+  }
+
+  async read(call: Call): Promise<void> {
+    const sandbox = await this.#require(call);
+    sendJson(call.response, 200, formatDetail(sandbox, this.#size(sandbox), this.#options.access(sandbox)));
+  }
+
+  async kill(call: Call): Promise<void> {
+    await this.#options.lifecycle.kill(call.tenant, await this.#require(call), call);
+    sendEmpty(call.response, 204);
+  }
+
+  async connect(call: Call, version: "v1" | "v2"): Promise<void> {
+    const { timeout, memory } = parseBody(connectBody, call.body);
+    if (timeout === undefined && version === "v1") throw new ApiError(400, "timeout: required");
+    await this.#connect(call, { timeout: timeout ?? defaultTimeout.v2, memory });
+  }
+
+  async resume(call: Call): Promise<void> {
+    const { timeout = defaultTimeout.v1, memory } = parseBody(resumeBody, call.body);
+    if ((await this.#require(call)).state === "running")
+      throw new ApiError(409, `Sandbox ${call.parameter("id")} is already running`);
+    await this.#connect(call, { timeout, memory });
+  }
+
+  async #connect(
+    call: Call,
+    { timeout, memory }: { readonly timeout: number; readonly memory: boolean | null | undefined },
+  ): Promise<void> {
+    if (timeout <= 0) throw new ApiError(400, "timeout: at least 1 second");
+    const known = await this.#require(call);
+    if (memory === false && known.state === "paused") throw withoutMemory();
+    const { sandbox, woken } = await this.#options.lifecycle.connect(call.tenant, known, {
+      timeout,
+      signal: call.signal,
+    });
+    sendJson(call.response, woken ? 201 : 200, formatSandbox(sandbox, this.#options.access(sandbox)));
+  }
+
+  async pause(call: Call): Promise<void> {
+    const { memory } = parseBody(pauseBody, call.body);
+    if (memory === false) throw withoutMemory();
+    const sandbox = await this.#require(call);
+    if (sandbox.state === "paused") throw new ApiError(409, `Sandbox ${sandbox.id} is already paused`);
+    await this.#options.lifecycle.pause(call.tenant, sandbox, call);
+    sendEmpty(call.response, 204);
+  }
+
+  async setTimeout(call: Call): Promise<void> {
+    const { timeout } = parseBody(timeoutBody, call.body);
+    const sandbox = await this.#requireRunning(call);
+    await this.#options.lifecycle.setTimeout(call.tenant, sandbox, { timeout, signal: call.signal });
+    sendEmpty(call.response, 204);
+  }
+
+  async refresh(call: Call): Promise<void> {
+    const timeout = Math.max(minRefresh, parseBody(refreshBody, call.body).duration ?? 0);
+    const sandbox = await this.#requireRunning(call);
+    const { store, lifecycle } = this.#options;
+    if (store.now().getTime() + timeout * 1000 > sandbox.endAt.getTime())
+      await lifecycle.setTimeout(call.tenant, sandbox, { timeout, signal: call.signal });
+    sendEmpty(call.response, 204);
+  }
+
+  #require(call: Call): Promise<Sandbox> {
+    return this.#options.store.require(call.tenant, parseSandboxId(call.parameter("id")), call);
+  }
+
+  async #requireRunning(call: Call): Promise<Sandbox> {
+    const sandbox = await this.#require(call);
+    if (sandbox.state === "paused") throw new ApiError(404, `Sandbox ${sandbox.id} is not running`);
+    return sandbox;
+  }
+
+  #size({ spec }: Sandbox) {
+    return spec.machine ?? { cpus: 1, memoryMiB: 0, storageMiB: 0 };
+  }
+}
+
+function withoutMemory(): ApiError {
+  return new ApiError(400, "memory: a pause or wake without memory is not offered", {
+    errorCode: "sandbox_memory_override_disabled",
+  });
+}
+
+function buildSpec(
+  body: CreateBody,
+  { tenant, version }: { readonly tenant: Tenant; readonly version: "v1" | "v2" },
+): Omit<SandboxSpec, "startedAt" | "template" | "timeout"> {
+  const { network, allow_internet_access: internet } = body;
+  return {
+    account: tenant.user.split(":").at(-1) ?? "",
+    metadata: body.metadata ?? {},
+    env: body.envVars ?? {},
+    autoPause: body.autoPause ?? false,
+    autoResume: body.autoResume?.enabled ?? false,
+    secure: version === "v2" || (body.secure ?? false),
+    publicTraffic: network?.allowPublicTraffic === true,
+    ...(typeof internet === "boolean" ? { internet } : {}),
+    ...(network ? { network } : {}),
+  };
+}
+
+interface Idempotency {
+  readonly key: string;
+  /** Hash of the body. */
+  readonly body: string;
+}
+
+interface Planned extends Pick<CreateRequest, "setSpec" | "spec"> {
+  /** The template is booted: what comes up is worth saving. */
+  readonly boots?: Template;
+}
+
+interface Origin {
+  readonly tenant: Tenant;
+  readonly version: "v1" | "v2";
+  readonly idempotency: Idempotency | undefined;
+}
+
+function tryReadIdempotency({ request, body }: Call): Idempotency | undefined {
+  const key = request.headers["idempotency-key"];
+  if (typeof key !== "string") return undefined;
+  if (!/^[A-Za-z0-9-]{1,255}$/.test(key))
+    throw new ApiError(400, "Idempotency-Key: 1 to 255 of letters, digits and -");
+  return {
+    key,
+    body: createHash("sha256")
+      .update(JSON.stringify(body ?? {}))
+      .digest("hex"),
+  };
+}
+
+/** The same key is the same set, whichever replica it reaches: the API server lets only one of them create it. */
+function deriveId({ namespace }: Tenant, key: string): string {
+  const digest = createHash("sha256").update(`${namespace}\0${key}`).digest("hex");
+  return `i${digest.slice(0, 20)}`;
+}

@@ -1,0 +1,53 @@
+#!/usr/bin/env node
+/** cocoon-gateway. Wiring only. */
+import {
+  aborted,
+  createRegistry,
+  Fault,
+  readListenAddress,
+  runMain,
+  startHealthServer,
+  type MainContext,
+} from "@cocoon/core";
+import { openKubeClient } from "@cocoon/kube";
+import { gatewayProgram, type GatewayConfig } from "./config.ts";
+import { startGateway, type GatewayOptions } from "./start.ts";
+
+await runMain({ program: gatewayProgram, logLevel: (config) => config.logLevel, run, givesMemoryBack: true });
+
+async function run({ config, log, signal }: MainContext<(typeof gatewayProgram)["options"]>): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const registry = createRegistry("cocoon-gateway");
+  const metricsAddress = readListenAddress(config.metricsAddr, "GATEWAY_METRICS_ADDR");
+  const health = stack.use(await startHealthServer({ ...metricsAddress, registry }));
+  const { kubeconfig, context } = config;
+  const client = stack.use(
+    await openKubeClient({
+      signal,
+      log,
+      userAgent: "cocoon-gateway",
+      registry,
+      ...(kubeconfig ? { kubeconfig } : {}),
+      ...(context ? { context } : {}),
+    }),
+  );
+  const gateway = stack.use(await startGateway({ client, ...readSettings(config), log, signal }));
+  health.markReady();
+  await Promise.race([aborted(signal), gateway.failed]);
+  health.markStopping();
+}
+
+function readSettings(config: GatewayConfig): Omit<GatewayOptions, "client" | "signal"> {
+  const { tlsCert, tlsKey, maxSandboxes, maxLifeSeconds, requestsPerSecond, maxUploadBytes, maxHeld } =
+    config;
+  if ((tlsCert === undefined) !== (tlsKey === undefined))
+    throw new Fault("invalid", "GATEWAY_TLS_CERT and GATEWAY_TLS_KEY: set both or none");
+  return {
+    listen: readListenAddress(config.listenAddr, "GATEWAY_LISTEN_ADDR"),
+    tls: tlsCert && tlsKey ? { certFile: tlsCert, keyFile: tlsKey } : undefined,
+    domain: config.domain,
+    templates: config.templates,
+    seedSecret: config.seedSecret,
+    limits: { maxSandboxes, maxLifeSeconds, requestsPerSecond, maxUploadBytes, maxHeld, waitMs: config.wait },
+  };
+}

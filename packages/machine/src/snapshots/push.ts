@@ -1,0 +1,71 @@
+/** Pushes a snapshot of a machine and verifies it by reading its tag back. */
+import { anchorTag, hibernateTag, manifestAnnotation } from "@cocoon/contract";
+import { Fault, isFault, type Abortable } from "@cocoon/core";
+import type { PushReport, PushSnapshotOptions, Repository, SnapshotClient } from "@cocoon/oci";
+import { findManifest } from "./find.ts";
+import { removeTag, verifyTag } from "./tags.ts";
+
+export interface PushRequest
+  extends
+    Abortable,
+    Pick<
+      PushSnapshotOptions,
+      "source" | "format" | "level" | "chunkBytes" | "base" | "pinFor" | "onProgress"
+    > {
+  readonly client: SnapshotClient;
+  readonly vmName: string;
+  readonly tag: string;
+  /** Of the pod. A repository that holds a machine of another namespace is not written to. */
+  readonly namespace: string;
+  readonly node: string;
+  /** Of the VM that was saved. */
+  readonly vmId: string;
+  readonly baseImage: string;
+  /** Digest that the VM was restored from; "" when it was not. */
+  readonly restoredFrom: string;
+}
+
+/** Resolves once the registry names the pushed digest under the tag. May be repeated. */
+export async function pushVerified(repository: Repository, request: PushRequest): Promise<PushReport> {
+  const { client, vmName: _vmName, namespace, node, vmId, baseImage, restoredFrom, ...options } = request;
+  const { tag, signal } = request;
+  await assertPushTarget(repository, { tag, namespace }, { signal });
+  const report = await client.push({
+    ...options,
+    base: [...(options.base ?? []), { repository, reference: anchorTag }],
+    repository,
+    annotations: {
+      [manifestAnnotation.fromNode]: node,
+      [manifestAnnotation.namespace]: namespace,
+      ...(vmId === "" ? {} : { [manifestAnnotation.vmId]: vmId }),
+      ...(restoredFrom === "" ? {} : { [manifestAnnotation.restoredFrom]: restoredFrom }),
+    },
+    ...(baseImage === "" ? {} : { baseImage }),
+  });
+  await verifyTag(repository, { digest: report.digest, tag }, { signal });
+  if (report.format === "packed" && tag === hibernateTag) await removeAnchor(repository, { signal });
+  return report;
+}
+
+/** VM names are not escaped, so two namespaces can reach one name; a snapshot says whose it is. */
+async function assertPushTarget(
+  repository: Repository,
+  { tag, namespace }: { readonly tag: string; readonly namespace: string },
+  options: Abortable,
+): Promise<void> {
+  const present = await findManifest(repository, tag, options);
+  if (!present || present.namespace === "" || present.namespace === namespace) return;
+  throw new Fault(
+    "forbidden",
+    `${repository.name}:${tag} is a snapshot of a machine in namespace ${present.namespace}; a machine of namespace ${namespace} must not overwrite it`,
+  );
+}
+
+/** The new snapshot names all content that it needs. An anchor that stays costs space until the next wake replaces it. */
+async function removeAnchor(repository: Repository, { signal }: Abortable): Promise<void> {
+  try {
+    await removeTag(repository, anchorTag, { signal });
+  } catch (error) {
+    if (!isFault(error) || signal.aborted) throw error;
+  }
+}

@@ -1,0 +1,201 @@
+/**
+ * Answers the kernel's requests for a few read-only files. A read of content that is not here yet waits for it and never
+ * fails: an error on a page that the guest needs would kill it.
+ *
+ * QEMU advises huge pages, so the kernel reads megabytes around each fault, whatever readahead is agreed on. Such a read
+ * of the memory file that is not all here is refused once: the kernel ignores errors of readahead and asks again
+ * for the one page that the guest waits for. A single page is never refused, nor the same place twice. The rest of
+ * that page's chunk is then put into the page cache without being asked for.
+ */
+import { read, readSync, writeSync, writev, writevSync } from "node:fs";
+import { systemCode } from "@cocoon/core";
+import {
+  errno,
+  formatAttr,
+  formatEntry,
+  formatHeader,
+  formatInit,
+  formatOpen,
+  formatResend,
+  formatStore,
+  opcode,
+  pageBytes,
+  parseInit,
+  parseName,
+  parseRead,
+  requestBytes,
+  rootNode,
+  tryParseRequest,
+  type FuseRequest,
+  type NodeAttributes,
+  type ReadRequest,
+} from "./fuse-messages.ts";
+
+export interface ServedFile {
+  readonly name: string;
+  /** The local file that fills up. */
+  readonly fd: number;
+  readonly size: number;
+  /** Of the local file, so that a mapping of either is found by it. */
+  readonly inode: bigint;
+  /** Mapped as memory: read page by page. */
+  readonly mapped: boolean;
+}
+
+export interface ServeOptions {
+  readonly files: readonly ServedFile[];
+  readonly owner: { readonly uid: number; readonly gid: number };
+  readonly chunkBytes: number;
+  has(file: number, range: ReadRequest): boolean;
+  /** Resolves when the range is in the local file. */
+  ensure(file: number, range: ReadRequest): Promise<void>;
+  /** A read was answered: what the machine needs. */
+  onRead(file: number, range: ReadRequest): void;
+  /** An earlier server had this descriptor. */
+  readonly resend: boolean;
+}
+
+const fixedAnswers: ReadonlyMap<number, Buffer | number | "none"> = new Map<number, Buffer | number | "none">(
+  [
+    [opcode.open, formatOpen({ directory: false })],
+    [opcode.opendir, formatOpen({ directory: true })],
+    [opcode.statfs, Buffer.alloc(80)],
+    [opcode.readdir, Buffer.alloc(0)],
+    [opcode.write, errno.readOnly],
+    ...[opcode.release, opcode.releasedir, opcode.flush, opcode.fsync, opcode.access, opcode.destroy].map(
+      (each) => [each, 0] as const,
+    ),
+    // An interrupted read is answered all the same: an error would reach the guest.
+    ...[opcode.forget, opcode.batchForget, opcode.interrupt].map((each) => [each, "none"] as const),
+  ],
+);
+
+/** Each blocks one thread of the pool. */
+const readers = 3;
+
+export class FuseServer {
+  /** Resolves when the mount is gone. */
+  readonly ended: Promise<void>;
+  refused = 0;
+  readonly #fd: number;
+  readonly #options: ServeOptions;
+  readonly #refusedPlaces = new Set<string>();
+  readonly #storedPlaces = new Set<string>();
+  readonly #end = Promise.withResolvers<void>();
+
+  constructor(fd: number, options: ServeOptions) {
+    this.#fd = fd;
+    this.#options = options;
+    this.ended = this.#end.promise;
+  }
+
+  start(): void {
+    for (let each = 0; each < readers; each += 1) this.#pump(Buffer.alloc(requestBytes));
+    if (this.#options.resend) writeSync(this.#fd, formatResend());
+  }
+
+  #pump(buffer: Buffer): void {
+    read(this.#fd, buffer, 0, buffer.length, null, (error, count) => {
+      if (error) {
+        // ENOENT: the request was withdrawn before it was read.
+        if (["EINTR", "EAGAIN", "ENOENT"].includes(error.code ?? "")) this.#pump(buffer);
+        else this.#end.resolve();
+        return;
+      }
+      const request = tryParseRequest(Buffer.from(buffer.subarray(0, count)));
+      this.#pump(buffer);
+      if (request) void this.#handle(request);
+    });
+  }
+
+  async #handle(request: FuseRequest): Promise<void> {
+    if (request.opcode === opcode.read) return this.#read(request);
+    const answer = this.#answer(request);
+    if (answer === "none") return;
+    if (typeof answer === "number") this.#reply(request, answer);
+    else this.#reply(request, 0, answer);
+  }
+
+  #answer({ opcode: asked, node, body }: FuseRequest): Buffer | number | "none" {
+    if (asked === opcode.init) return formatInit(parseInit(body));
+    if (asked === opcode.lookup) return this.#lookup(parseName(body));
+    if (asked === opcode.getattr || asked === opcode.setattr) {
+      const attributes = this.#attributes(node);
+      return attributes ? formatAttr(attributes) : errno.noEntry;
+    }
+    return fixedAnswers.get(asked) ?? errno.notImplemented;
+  }
+
+  #lookup(name: string): Buffer | number {
+    const number = this.#options.files.findIndex((each) => each.name === name);
+    const attributes = this.#attributes(number + 2);
+    return number >= 0 && attributes ? formatEntry(number + 2, attributes) : errno.noEntry;
+  }
+
+  #attributes(node: number): NodeAttributes | undefined {
+    const { files, owner } = this.#options;
+    if (node === rootNode) return { inode: 1n, size: 0, mode: 0o40755, uid: 0, gid: 0 };
+    const file = files[node - 2];
+    return file && { inode: file.inode, size: file.size, mode: 0o100600, ...owner };
+  }
+
+  async #read(request: FuseRequest): Promise<void> {
+    const number = request.node - 2;
+    const file = this.#options.files[number];
+    if (!file) return this.#reply(request, errno.noEntry);
+    const { offset, size } = parseRead(request.body);
+    const range = { offset, size: Math.max(0, Math.min(size, file.size - offset)) };
+    if (!this.#options.has(number, range)) {
+      if (this.#isReadahead(file, range)) return this.#reply(request, errno.io);
+      await this.#options.ensure(number, range);
+    }
+    this.#reply(request, 0, readRange(file, range));
+    this.#options.onRead(number, range);
+    if (file.mapped && range.size === pageBytes) this.#storeChunk(number, file, offset);
+  }
+
+  #isReadahead(file: ServedFile, { offset, size }: ReadRequest): boolean {
+    const place = `${file.name} ${offset}`;
+    if (!file.mapped || size <= pageBytes || this.#refusedPlaces.has(place)) return false;
+    this.#refusedPlaces.add(place);
+    this.refused += 1;
+    return true;
+  }
+
+  // oxlint-disable-next-line max-params -- a file, its number and a place in it
+  #storeChunk(number: number, file: ServedFile, page: number): void {
+    const start = page - (page % this.#options.chunkBytes);
+    const end = Math.min(start + this.#options.chunkBytes, file.size);
+    const place = `${file.name} ${start}`;
+    if (this.#storedPlaces.has(place)) return;
+    this.#storedPlaces.add(place);
+    for (const [from, to] of [
+      [start, page],
+      [page + pageBytes, end],
+    ] as const) {
+      if (to <= from) continue;
+      const range = { offset: from, size: to - from };
+      // Not synchronous: it waits for pages locked by reads that this very process has to answer.
+      writev(this.#fd, [formatStore(number + 2, range), readRange(file, range)], () => undefined);
+    }
+  }
+
+  #reply({ unique }: FuseRequest, error: number, body: Buffer = Buffer.alloc(0)): void {
+    try {
+      writevSync(this.#fd, [formatHeader(unique, error, body.length), body]);
+    } catch (problem) {
+      // ENOENT: nothing waits for it any more. Otherwise the connection is gone, and so are we.
+      if (systemCode(problem) !== "ENOENT") this.#end.resolve();
+    }
+  }
+}
+
+function readRange({ fd }: ServedFile, { offset, size }: ReadRequest): Buffer {
+  const content = Buffer.alloc(size);
+  for (let done = 0; done < size;) {
+    const count = readSync(fd, content, done, size - done, offset + done);
+    if (count === 0) break;
+    done += count;
+  }
+  return content;
+}

@@ -1,0 +1,126 @@
+/** Starts page servers, so that they outlive us, and starts another one where one has died. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync } from "node:fs";
+import { join } from "node:path";
+import {
+  Fault,
+  isAlive,
+  lastLines,
+  sleep,
+  tryIdentify,
+  withDeadline,
+  type Abortable,
+  type ProcessIdentity,
+} from "@cocoon/core";
+import type { QemuContext } from "../context.ts";
+import { findOwner } from "../process/jail.ts";
+import { vmFile } from "../store/layout.ts";
+import type { VmRecord } from "../store/vm-record.ts";
+import { tryReadLoading } from "./loading-state.ts";
+import type { PageServerConfig } from "./page-server-config.ts";
+import { takeDescriptor } from "./take-descriptor.ts";
+
+/** Descriptor of the mount in every QEMU whose files are served. */
+const inheritedDescriptor = 4;
+
+/** How the program is started. */
+export const pageServerProgram: readonly string[] = [
+  process.execPath,
+  join(import.meta.dirname, "page-server.ts"),
+];
+
+/** Requests block threads; content is stored in others. */
+const threads = "16";
+const firstMs = 5 * 60_000;
+
+export function requireLazy({
+  settings: { lazy },
+}: Pick<QemuContext, "settings">): NonNullable<QemuContext["settings"]["lazy"]> {
+  if (!lazy) throw new Fault("unavailable", "this program was not given a registry to load machines from");
+  return lazy;
+}
+
+/** The caller keeps the descriptor. */
+export async function startPageServer(
+  context: QemuContext,
+  record: VmRecord,
+  { fd, resumed }: { readonly fd: number; readonly resumed: boolean },
+): Promise<ProcessIdentity> {
+  const { registry, store, program, path } = requireLazy(context);
+  if (!record.lazy) throw new Fault("internal", `VM ${record.name} has nothing to load`);
+  const vmDirectory = context.store.getDirectory(record.id);
+  const config: PageServerConfig = {
+    registry,
+    store,
+    repository: record.lazy.repository,
+    digest: record.lazy.digest,
+    lazy: record.lazy.files,
+    directory: join(vmDirectory, record.files),
+    vmDirectory,
+    owner: findOwner(context, record) ?? { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
+    resumed,
+  };
+  const log = openSync(join(vmDirectory, vmFile.pageServerLog), "a", 0o600);
+  try {
+    const [command = "", ...args] = program;
+    const child = spawn(command, args, {
+      stdio: ["pipe", log, log, fd],
+      detached: true,
+      cwd: vmDirectory,
+      env: { PATH: path, UV_THREADPOOL_SIZE: threads },
+    });
+    await once(child, "spawn");
+    child.stdin?.on("error", () => undefined); // it died: seen by its identity
+    child.stdin?.end(JSON.stringify(config));
+    child.unref();
+    const identity = tryIdentify(child.pid ?? 0);
+    if (!identity) throw endedEarly(vmDirectory);
+    return identity;
+  } finally {
+    closeSync(log);
+  }
+}
+
+/** Resolves when QEMU can start: what it reads at once is here. */
+export async function awaitServing(
+  vmDirectory: string,
+  server: ProcessIdentity,
+  options: Abortable,
+): Promise<void> {
+  const signal = withDeadline(options.signal, firstMs);
+  for (;;) {
+    const state = await tryReadLoading(vmDirectory);
+    if (state && state.state !== "starting") return;
+    if (!isAlive(server)) throw endedEarly(vmDirectory);
+    if (!(await sleep(5, { signal }))) {
+      options.signal.throwIfAborted();
+      throw new Fault(
+        "timeout",
+        `the machine's first files did not arrive: ${state?.problem || "no answer"}`,
+      );
+    }
+  }
+}
+
+function endedEarly(vmDirectory: string): Fault {
+  const words = lastLines(join(vmDirectory, vmFile.pageServerLog), 5).join(" | ");
+  return new Fault("unavailable", `the page server ended: ${words || "it said nothing"}`);
+}
+
+/** A running machine whose page server is dead gets another one, and continues where it waits. */
+export async function revivePageServer(
+  context: QemuContext,
+  record: VmRecord,
+): Promise<ProcessIdentity | undefined> {
+  if (!record.lazy || !record.process || !isAlive(record.process)) return undefined;
+  const state = await tryReadLoading(context.store.getDirectory(record.id));
+  if (state?.server && isAlive(state.server)) return state.server;
+  const fd = await takeDescriptor(record.process.pid, inheritedDescriptor);
+  try {
+    context.log.warn({ vm: record.id }, "page server ended; another one continues");
+    return await startPageServer(context, record, { fd, resumed: true });
+  } finally {
+    closeSync(fd);
+  }
+}

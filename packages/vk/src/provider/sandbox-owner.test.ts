@@ -1,0 +1,65 @@
+/** The end of a Sandbox is believed only of the machine that is named after it, and of a uid that no Sandbox has. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { annotation, sandboxVmName } from "@cocoon/contract";
+import { Fault } from "@cocoon/core";
+import type { KubeClient, KubeObject } from "@cocoon/kube";
+import type { Pod } from "@cocoon/kubelet";
+import { findSandboxState } from "./sandbox-owner.ts";
+
+const signal = new AbortController().signal;
+
+function podOf(owner: { readonly name: string; readonly uid: string }, vmName?: string): Pod {
+  const reference = { apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", controller: true, ...owner };
+  return {
+    metadata: {
+      namespace: "lab",
+      name: "s1",
+      ownerReferences: [reference],
+      annotations: { [annotation.vmName]: vmName ?? sandboxVmName("lab", owner.uid) },
+    },
+    spec: { containers: [] },
+  };
+}
+
+function clientWith(sandboxes: readonly KubeObject["metadata"][], namespace: object = {}): KubeClient {
+  const items = sandboxes.map((metadata) => ({ metadata }));
+  return {
+    list: (_type: unknown, { fieldSelector }: { fieldSelector: string }) =>
+      Promise.resolve({ items: items.filter(({ metadata }) => fieldSelector.endsWith(`=${metadata.name}`)) }),
+    // oxlint-disable-next-line typescript/require-await -- a page that is there already
+    pages: async function* () {
+      yield { items };
+    },
+    get: () => Promise.resolve({ metadata: { name: "lab", ...namespace } }),
+  } as unknown as KubeClient;
+}
+
+function failing(code: "notFound" | "unavailable"): KubeClient {
+  return { list: () => Promise.reject(new Fault(code, "no")) } as unknown as KubeClient;
+}
+
+const own = { name: "s1", uid: "u1" };
+const deletionTimestamp = "2026-01-01T00:00:00Z";
+
+const states: readonly (readonly [string, Pod, KubeClient, string])[] = [
+  ["it lives", podOf(own), clientWith([own]), "alive"],
+  ["it is gone", podOf(own), clientWith([]), "ended"],
+  ["another one has its name", podOf(own), clientWith([{ ...own, uid: "u2" }]), "ended"],
+  ["it is terminating", podOf(own), clientWith([{ ...own, deletionTimestamp }]), "ended"],
+  ["its namespace is terminating", podOf(own), clientWith([own], { deletionTimestamp }), "ended"],
+  ["the owner reference has another name", podOf({ ...own, name: "x" }), clientWith([own]), "alive"],
+  ["the machine is another one's", podOf(own, "vk-lab-demo-0"), clientWith([]), "none"],
+  ["the API is not served", podOf(own), failing("notFound"), "alive"],
+];
+
+for (const [title, pod, client, expected] of states)
+  test(`a Sandbox: ${title}`, async () => {
+    assert.equal(await findSandboxState(client, pod, { signal }), expected);
+  });
+
+test("an API server that does not answer says nothing about the Sandbox", async () => {
+  await assert.rejects(findSandboxState(failing("unavailable"), podOf(own), { signal }), {
+    code: "unavailable",
+  });
+});

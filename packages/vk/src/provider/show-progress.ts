@@ -1,0 +1,48 @@
+/** Shows how far a push or pull is as the message of the machine's lifecycle state, at most every few seconds. */
+import type { LifecycleState } from "@cocoon/contract";
+import { getErrorMessage, type Abortable } from "@cocoon/core";
+import type { OnProgress, Progress } from "@cocoon/oci";
+import type { StepContext } from "./step-context.ts";
+
+const everyMs = 3_000;
+const mebibyte = 1024 * 1024;
+
+const verbs: Readonly<Record<Progress["phase"], string>> = {
+  reading: "reading",
+  sending: "pushing",
+  fetching: "pulling",
+  writing: "writing",
+};
+
+/** Dispose it after the transfer: every later write of the state then comes after the last message. */
+export function showProgress(
+  { tracked, log }: Pick<StepContext, "tracked" | "log">,
+  state: LifecycleState,
+  { signal }: Abortable,
+): AsyncDisposable & { readonly onProgress: OnProgress } {
+  let last: Progress | undefined;
+  let written = Promise.resolve();
+  const announce = async ({ phase, doneBytes, totalBytes }: Progress): Promise<void> => {
+    const [done, total] = [doneBytes, totalBytes].map((bytes) => Math.ceil(bytes / mebibyte));
+    try {
+      await tracked.writer.announce(
+        { state, message: `${verbs[phase]} ${done} of ${total} MiB` },
+        { signal },
+      );
+    } catch (error) {
+      if (!signal.aborted) log.debug({ error: getErrorMessage(error) }, "progress not shown");
+    }
+  };
+  const timer = setInterval(() => {
+    if (last) written = written.then(announce.bind(undefined, last));
+  }, everyMs);
+  return {
+    onProgress: (progress) => {
+      last = progress;
+    },
+    [Symbol.asyncDispose]: () => {
+      clearInterval(timer);
+      return written;
+    },
+  };
+}

@@ -1,0 +1,3 @@
+/** host: what engines and images need of the host: Unix sockets, programs. */
+export { requireTools, runTool, type RunOptions, type ToolName, type ToolOutput } from "./tools.ts";
+export { connectIn, receiveOnce } from "./unix-socket.ts";

@@ -1,0 +1,239 @@
+/**
+ * The dashboard in a real browser, on a real platform with real machines: what a user does with it from signing in to deleting.
+ * The pictures in docs/images/dashboard are made here.
+ */
+import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { eventually } from "@cocoon/testkit";
+import type { Page } from "playwright-core";
+import { openChromium, openPage } from "./chromium.ts";
+import { newHome, npm, root } from "./home.ts";
+import { convergeMs, openPlatform } from "./platform.ts";
+
+const attack = `"><img src=x onerror=alert(1)>`;
+const pictures = join(root, "docs", "images", "dashboard");
+
+test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, async (t) => {
+  await using state = await newHome();
+  const home = state.path;
+  const up = await npm(home, "up");
+  assert.equal(up.code, 0, up.stderr + up.stdout);
+  const { kubectl } = await openPlatform(home);
+  await using browser = await openChromium();
+  const link = await readLink(home);
+  const url = new URL(link).origin;
+  const { page, problems, foreign } = await openPage(browser, url);
+  page.setDefaultTimeout(60_000);
+  const picture = async (name: string) => {
+    if (!process.env["UPDATE_PICTURES"]) return;
+    await mkdir(pictures, { recursive: true });
+    await page.screenshot({ path: join(pictures, `${name}.png`) });
+  };
+  let broken = false;
+  const step = (name: string, work: () => Promise<void>) =>
+    t.test(name, { skip: broken && "the step before it failed" }, async () => {
+      broken = true;
+      await work();
+      broken = false;
+    });
+
+  await step("the address stands in status, and a link signs in once", async () => {
+    assert.match((await npm(home, "status")).stdout, new RegExp(`Dashboard: ${url}`));
+    await page.goto(url);
+    await page.getByLabel("Token for the Kubernetes API").waitFor();
+    await picture("sign-in");
+    await page.goto(link);
+    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByRole("link", { name: "demo", exact: true }).waitFor();
+    assert.doesNotMatch(page.url(), /#/, "the code does not stay in the address");
+    await picture("sets");
+  });
+
+  await step("a set is created from the form; problems stand at their fields first", async () => {
+    await page.getByRole("link", { name: "Create a set" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("by-page");
+    await page.getByLabel("Sub-agents").fill("-3");
+    await page.getByRole("button", { name: "Check" }).click();
+    await page.locator(".field-problem").first().waitFor();
+    await picture("create");
+    await page.getByLabel("Sub-agents").fill("0");
+    await page.getByRole("button", { name: "Check" }).click();
+    await page.getByText("The API server accepts it.").waitFor();
+    await page.getByRole("button", { name: "Create", exact: true }).click();
+    await page.getByRole("heading", { name: /by-page/ }).waitFor();
+    await page.getByRole("heading", { name: /Running/ }).waitFor({ timeout: convergeMs });
+    assert.equal(await kubectl("get", "cocoonset", "by-page", "-o", "jsonpath={.status.phase}"), "Running");
+  });
+
+  await step("the set page draws its machines", async () => {
+    await page.goto(`${url}/sets/default/demo`);
+    await page
+      .getByRole("list", { name: "Machines of the set" })
+      .getByRole("link", { name: "demo-0" })
+      .waitFor();
+    await picture("set");
+  });
+
+  await step("a terminal runs commands", async () => {
+    await page.goto(`${url}/machines/default/by-page-0/terminal`);
+    await page.locator(".xterm-screen").waitFor();
+    await typeUntil(page, "echo marker-$((40+2))\n", /marker-42/);
+    await typeUntil(page, `echo '${attack}'\n`, /onerror/);
+    await picture("terminal");
+  });
+
+  await step("the serial console shows its history and takes keys", async () => {
+    await page.goto(`${url}/machines/default/by-page-0/console`);
+    await page.locator(".xterm-screen").waitFor();
+    await typeUntil(page, "\n", /\S/);
+    await picture("console");
+  });
+
+  await step("the log is there, and an attack in it is text", async () => {
+    await kubectl("exec", "by-page-0", "--", "sh", "-c", `echo '${attack}' > /dev/console || true`);
+    await page.goto(`${url}/machines/default/by-page-0/logs`);
+    await page.getByLabel("Serial console instead of the journal").check();
+    await eventually(async () => assert.match((await page.getByRole("log").textContent()) ?? "", /onerror/), {
+      timeoutMs: 60_000,
+    });
+    await picture("logs");
+  });
+
+  await step("files go up and come down with their checksums; a name that attacks is a name", async () => {
+    await page.goto(`${url}/machines/default/by-page-0/files`);
+    await page.getByLabel("Directory").fill("/tmp");
+    await page.getByRole("button", { name: "Open" }).click();
+    await page.getByRole("heading", { name: "/tmp", exact: true }).waitFor();
+    const content = randomBytes(300_000);
+    const sum = createHash("sha256").update(content).digest("hex");
+    const path = join(dirname(home), "upload.bin");
+    await writeFile(path, content);
+    await page.locator('input[type="file"]').setInputFiles(path);
+    await page.getByText(`SHA-256 ${sum} was read back`).waitFor();
+    const inGuest = await kubectl("exec", "by-page-0", "--", "sha256sum", "/tmp/upload.bin");
+    assert.ok(inGuest.startsWith(sum), inGuest);
+    const download = page.waitForEvent("download");
+    await page.getByRole("button", { name: "Download upload.bin" }).click();
+    assert.deepEqual(await readFile((await (await download).path()) ?? ""), content);
+    await kubectl("exec", "by-page-0", "--", "sh", "-c", `touch '/tmp/${attack.replaceAll("/", "")}'`);
+    await page.getByRole("button", { name: "Open" }).click();
+    await page.getByText("onerror=alert(1)").waitFor();
+    await picture("files");
+  });
+
+  await step("hibernating is watched, the view asks to wake, and the machine wakes as it was", async () => {
+    await kubectl("exec", "by-page-0", "--", "sh", "-c", "echo kept > /run/precious");
+    await page.goto(`${url}/machines/default/by-page-0`);
+    await page.getByRole("button", { name: "Hibernate" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("cocoonctl hibernate by-page-0 -n default").waitFor();
+    await dialog.getByRole("button", { name: "Hibernate" }).click();
+    await page.getByRole("heading", { name: /by-page-0 hibernating/ }).waitFor();
+    await page.getByRole("heading", { name: /by-page-0 asleep/ }).waitFor({ timeout: convergeMs });
+    await picture("machine");
+    await page.getByRole("link", { name: "Terminal" }).click();
+    await page.getByText("The machine is asleep.").waitFor();
+    await page.getByRole("button", { name: "Wake it" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Wake it" }).click();
+    await page.locator(".xterm-screen").waitFor({ timeout: convergeMs });
+    await typeUntil(page, "cat /run/precious\n", /kept/);
+  });
+
+  await step("nodes and health are there", async () => {
+    await page.goto(`${url}/nodes`);
+    await page.getByRole("heading", { name: /cocoon-1/ }).waitFor();
+    await picture("nodes");
+    await page.goto(`${url}/health`);
+    await page
+      .getByRole("row", { name: /operator/ })
+      .getByText("answers")
+      .waitFor();
+    await page.locator(".uplot canvas").first().waitFor();
+    await picture("health");
+  });
+
+  await step("a user with fewer rights sees why buttons are locked, and cannot do more", async () => {
+    await kubectl("create", "serviceaccount", "viewer");
+    await kubectl(
+      "create",
+      "role",
+      "viewer",
+      "--verb=get,list,watch",
+      "--resource=pods,cocoonsets.cocoonset.cocoonstack.io",
+    );
+    await kubectl("create", "rolebinding", "viewer", "--role=viewer", "--serviceaccount=default:viewer");
+    const token = (await kubectl("create", "token", "viewer")).trim();
+    const other = await openPage(browser, url);
+    await other.page.goto(url);
+    await other.page.getByLabel("Token for the Kubernetes API").fill(token);
+    await other.page.getByRole("button", { name: "Sign in" }).click();
+    await other.page.getByText("You may not list this:").waitFor();
+    await other.page.getByLabel("Namespace").fill("default");
+    await other.page.getByLabel("Namespace").press("Enter");
+    await other.page.getByRole("link", { name: "by-page" }).click();
+    await other.page.getByText("it needs the right to delete cocoonsets").waitFor();
+    const suspend = other.page.getByRole("button", { name: "Suspend" });
+    assert.equal(await suspend.getAttribute("aria-disabled"), "true");
+    const status = await other.page.evaluate(
+      async (path) =>
+        (await fetch(path, { method: "DELETE", headers: { "x-cocoon-dashboard": "1" } })).status,
+      "/api/k8s/apis/cocoonset.cocoonstack.io/v1/namespaces/default/cocoonsets/by-page",
+    );
+    assert.equal(status, 403);
+    assert.deepEqual(other.problems, []);
+    await other.context.close();
+  });
+
+  await step("the page goes on when the API server restarts", async () => {
+    await page.goto(`${url}/sets`);
+    await page.getByRole("link", { name: "by-page" }).waitFor();
+    assert.equal((await npm(home, "cocoonctl", "--", "restart", "kube-apiserver")).code, 0);
+    await kubectl("annotate", "cocoonset", "demo", "touched=yes");
+    await kubectl("patch", "cocoonset", "by-page", "--type=merge", "-p", '{"spec":{"suspend":true}}');
+    await page.getByRole("row", { name: /by-page.*Suspend/ }).waitFor({ timeout: convergeMs });
+  });
+
+  await step("a set is deleted after its name was typed, and the dialog says what is kept", async () => {
+    await page.goto(`${url}/sets/default/by-page`);
+    await page.getByRole("button", { name: "Delete" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("leaves a snapshot named latest").waitFor();
+    assert.equal(await dialog.getByRole("button", { name: "Delete" }).isDisabled(), true);
+    await dialog.getByLabel("Type by-page to confirm").fill("by-page");
+    await dialog.getByRole("button", { name: "Delete" }).click();
+    await page.getByText("There is no such set, or you may not see it.").waitFor({ timeout: convergeMs });
+    assert.equal(await kubectl("get", "cocoonset", "by-page", "--ignore-not-found", "-o", "name"), "");
+  });
+
+  assert.deepEqual(problems, [], "the page threw nothing, and no attack ran");
+  assert.deepEqual(foreign, [], "nothing is loaded from elsewhere");
+});
+
+async function readLink(home: string): Promise<string> {
+  const made = await npm(home, "cocoonctl", "--", "dashboard");
+  assert.equal(made.code, 0, made.stderr);
+  const link = /http:\/\/127\.0\.0\.1:\d+\/link#\S+/.exec(made.stdout)?.[0];
+  assert.ok(link, made.stdout);
+  return link;
+}
+
+/** A shell takes a moment until it listens; what was typed too early is typed again. */
+async function typeUntil(page: Page, keys: string, expected: RegExp): Promise<void> {
+  await eventually(
+    async () => {
+      await page.locator(".xterm-helper-textarea").focus();
+      await page.keyboard.type(keys);
+      await eventually(
+        async () =>
+          assert.match((await page.locator(".xterm").innerText()).replace(keys.trim(), ""), expected),
+        {
+          timeoutMs: 5_000,
+        },
+      );
+    },
+    { timeoutMs: 90_000 },
+  );
+}
