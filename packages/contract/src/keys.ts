@@ -127,6 +127,8 @@ export const gatewayKey = {
   template: `${setPrefix}/template`,
   /** Label of a Secret that holds the hash of an API key. */
   apiKey: `${setPrefix}/api-key`,
+  /** Label of such a Secret: the first 40 digits of the hash, to look one key up. */
+  apiKeyHash: `${setPrefix}/api-key-hash`,
 } as const;
 
 /** Annotations of a CocoonHibernation; ours. */

@@ -47,12 +47,14 @@ export async function createApiKey(
   await ensureAccount(client, namespace, options);
   const key = `e2b_${randomBytes(20).toString("hex")}`;
   const encode = (text: string) => Buffer.from(text).toString("base64");
+  const hash = createHash("sha256").update(key).digest("hex");
   const data = {
-    hash: encode(createHash("sha256").update(key).digest("hex")),
+    hash: encode(hash),
     mask: encode(`${key.slice(0, 8)}...${key.slice(-4)}`),
     serviceAccount: encode(account),
   };
-  const metadata = { namespace, name: `${prefix}${name}`, labels: { [gatewayKey.apiKey]: "true" } };
+  const labels = { [gatewayKey.apiKey]: "true", [gatewayKey.apiKeyHash]: hash.slice(0, 40) };
+  const metadata = { namespace, name: `${prefix}${name}`, labels };
   await client.create(secrets, { metadata, data }, options);
   return key;
 }

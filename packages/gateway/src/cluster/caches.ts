@@ -3,7 +3,7 @@ import { gatewayKey } from "@cocoon/contract";
 import type { Abortable, Logger } from "@cocoon/core";
 import { openCaches, secrets, type KubeConnection, type ObjectCache } from "@cocoon/kube";
 import { cocoonSets, type SetObject } from "../sandboxes/sandbox.ts";
-import { keySelector, type KeySecret } from "../tenants/authenticate.ts";
+import { keySelector, type KeySecret } from "../tenants/key-lookup.ts";
 
 export interface GatewayCaches extends AsyncDisposable {
   readonly sandboxes: ObjectCache<SetObject>;

@@ -2,67 +2,44 @@
  * API keys and Kubernetes tokens. A key is `e2b_` and 40 hex digits; its SHA-256 is in a Secret of the tenant's namespace, which
  * names the ServiceAccount that the key acts as. A token of a ServiceAccount works as a key of its own namespace.
  */
-import { createHash } from "node:crypto";
-import { gatewayKey } from "@cocoon/contract";
 import { isFault, type Abortable } from "@cocoon/core";
-import { type KubeConnection, type KubeObject, type ObjectCache } from "@cocoon/kube";
+import type { KubeConnection, ObjectCache } from "@cocoon/kube";
 import { ApiError } from "../http/answer.ts";
+import { hashKey, KeyLookup, readKeyHash, readKeyTenant, type KeySecret } from "./key-lookup.ts";
 import type { Tenant } from "./tenant.ts";
 
-export interface KeySecret extends KubeObject {
-  readonly data?: Readonly<Record<string, string>>;
-}
-
-export const keySelector = `${gatewayKey.apiKey}=true`;
 const keyPattern = /^e2b_[0-9a-f]{40}$/;
 const reviewedMs = 10_000;
 const mostReviewed = 10_000;
 
-function hashKey(key: string): string {
-  return createHash("sha256").update(key).digest("hex");
-}
-
-/** For the cache's index. */
-function readKeyHash(secret: KeySecret): readonly string[] {
-  const hash = decode(secret, "hash");
-  return hash ? [hash] : [];
-}
-
-function decode({ data }: KeySecret, field: string): string {
-  return Buffer.from(data?.[field] ?? "", "base64").toString("utf8");
-}
-
 export class Authenticator {
   readonly #client: KubeConnection;
   readonly #byHash: { get(key: string): Iterable<KeySecret> };
+  readonly #lookup: KeyLookup;
   readonly #reviewed = new Map<string, { readonly tenant: Tenant | undefined; readonly until: number }>();
 
   constructor(client: KubeConnection, secrets: ObjectCache<KeySecret>) {
     this.#client = client;
     this.#byHash = secrets.index(readKeyHash);
+    this.#lookup = new KeyLookup(client);
   }
 
   /** Throws 401 for a key that is missing or unknown. */
   async authenticate(key: string | undefined, options: Abortable): Promise<Tenant> {
     if (!key) throw new ApiError(401, "Invalid API key: the header X-API-KEY is missing");
-    const tenant = keyPattern.test(key) ? this.#findKey(key) : await this.#review(key, options);
+    const tenant = await (keyPattern.test(key) ? this.#findKey(key, options) : this.#review(key, options));
     if (!tenant) throw new ApiError(401, "Invalid API key");
     return tenant;
   }
 
-  #findKey(key: string): Tenant | undefined {
+  /** One that was made a moment ago may not be in the cache yet. */
+  async #findKey(key: string, options: Abortable): Promise<Tenant | undefined> {
     const hash = hashKey(key);
     for (const secret of this.#byHash.get(hash)) {
-      const { namespace = "", name = "", deletionTimestamp } = secret.metadata;
-      if (deletionTimestamp !== undefined) continue;
-      const account = decode(secret, "serviceAccount") || "cocoon-sandbox";
-      return {
-        namespace,
-        user: `system:serviceaccount:${namespace}:${account}`,
-        keyId: `${namespace}/${name}`,
-      };
+      const tenant = readKeyTenant(secret);
+      if (tenant) return tenant;
     }
-    return undefined;
+    return this.#lookup.find(hash, options);
   }
 
   async #review(token: string, options: Abortable): Promise<Tenant | undefined> {
