@@ -138,12 +138,12 @@ async function checkHost(platform: Platform, model: Model): Promise<Violation[]>
         .map((name) => ({ kind: "left behind", text: `a QEMU process of ${name} has no record` }) as const),
     ];
   };
-  return lookAgain(platform, async () => look());
+  return checkAgain(platform, async () => look());
 }
 
 /** What sleeps can be fetched; what is awake has left no snapshot that a later wake could take for the machine. */
 async function checkRegistry(platform: Platform, model: Model): Promise<Violation[]> {
-  return lookAgain(platform, async () => {
+  return checkAgain(platform, async () => {
     const found: Violation[] = [];
     for (const { set, machine } of listMachines(model)) {
       const name = computeVmName(machine.pod);
@@ -161,7 +161,7 @@ async function checkRegistry(platform: Platform, model: Model): Promise<Violatio
 /** The operator gives the kubelet half a minute before it drops a snapshot itself. */
 const cleanUpMs = 75_000;
 
-async function lookAgain(platform: Platform, look: () => Promise<Violation[]>): Promise<Violation[]> {
+async function checkAgain(platform: Platform, look: () => Promise<Violation[]>): Promise<Violation[]> {
   const deadline = performance.now() + cleanUpMs;
   for (;;) {
     const found = await look();

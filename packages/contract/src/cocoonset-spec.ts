@@ -24,7 +24,7 @@ export const cocoonSetSpecSchema = z
     hibernatePolicy: field
       .choice(
         hibernatePolicies,
-        "What becomes of the pods of sleeping machines: retain keeps them as their seat on the node, release deletes them once the snapshot is verified.",
+        "What becomes of the pods of sleeping machines: retain keeps them as placeholders on the node, release deletes them once the snapshot is verified.",
       )
       .default("retain"),
     nodePool: field

@@ -54,7 +54,6 @@ export {
   hasReached,
   isLifecycleState,
   lifecyclePatch,
-  lifecycleStates,
   mayReplace,
   readLifecycle,
   type LifecycleState,
@@ -118,7 +117,7 @@ export {
   readPool,
   type PodLike,
 } from "./pod-state.ts";
-export { machineStates, readMachineState, type MachineState } from "./machine-state.ts";
+export { readMachineState, type MachineState } from "./machine-state.ts";
 export { agentModes, type AgentSpec, type ToolboxSpec } from "./machine-spec.ts";
 export {
   classifyManifest,

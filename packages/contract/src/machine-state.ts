@@ -4,7 +4,7 @@ import { annotation } from "./keys.ts";
 import { lifecycleStates, readHibernate, readLifecycle, readRestoreFromHibernate } from "./lifecycle.ts";
 import { isPodReady, type PodLike } from "./pod-state.ts";
 
-export const machineStates = [
+const machineStates = [
   "ready",
   "not ready",
   "pending",

@@ -121,7 +121,7 @@ test("manifests that are not one are refused with the member that is wrong", () 
   assert.throws(() => readSnapshotConfig({ ...config, files: { a: { size: -1 } } }), /files\.a\.size/);
 });
 
-test("plain snapshots stay readable for everybody", () => {
+test("plain snapshots stay readable for every reader", () => {
   assert.equal(snapshotArtifactType(false), mediaType.snapshotV1);
   assert.equal(snapshotArtifactType(true), mediaType.snapshotV2);
 });

@@ -94,7 +94,7 @@ test("a payload that the key signed but that is no session is not taken", async 
   });
 });
 
-test("an empty key is an error, not a session for everybody", async () => {
+test("an empty key is an error, not a session for every user", async () => {
   await assert.rejects(signSession(alice, new Uint8Array()), /key of session cookies is empty/);
 });
 

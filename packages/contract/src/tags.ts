@@ -50,7 +50,7 @@ export function readTagPurpose(tag: string): TagPurpose {
 
 const releasedPattern = /^released-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z$/;
 
-/** The tag a slot's `hibernate` gets when the slot is given up: a later machine of that number boots fresh. */
+/** The tag a slot's `hibernate` gets when the slot is released: a later machine of that number boots fresh. */
 export function releasedTag(at: Date): string {
   const compact = at.toISOString().replaceAll(/[-:]|\.\d+/g, "");
   return `released-${compact}`;

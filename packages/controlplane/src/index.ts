@@ -4,19 +4,17 @@
  * It knows nothing of machines; other parts are added to the same list of components.
  */
 export { cachedBinaries, defaultCacheRoot } from "./binaries/cache.ts";
-export { programs, type ProgramName } from "./binaries/programs.ts";
-export { resolveBinaries, type Binaries, type ResolveOptions } from "./binaries/resolve.ts";
+export { resolveBinaries, type Binaries } from "./binaries/resolve.ts";
 export { dependencyGroups, type Component } from "./components/component.ts";
 export { findRunning, markedProcesses, readRecord } from "./components/run-records.ts";
 export { launchComponent, logPath } from "./components/launch.ts";
-export { isSupervised, readRestartStates, type RestartState } from "./components/restart-states.ts";
-export { superviseComponents, type SupervisorOptions } from "./components/supervisor.ts";
+export { isSupervised } from "./components/restart-states.ts";
+export { superviseComponents } from "./components/supervisor.ts";
 export {
   componentStatus,
   startComponents,
   stopComponents,
   type ComponentStatus,
-  type RunnerOptions,
 } from "./components/runner.ts";
 export {
   describeControlPlane,
@@ -25,30 +23,15 @@ export {
   type PreparedControlPlane,
   type PrepareOptions,
 } from "./control-plane.ts";
-export { probeHttps, type HttpsProbe } from "./https-probe.ts";
+export { probeHttps } from "./https-probe.ts";
 export {
   clusterLayout,
   damagedStateFix,
-  defaultSettings,
   readClusterState,
   type ClusterLayout,
-  type ClusterPorts,
-  type ClusterState,
   type ControlPlaneSettings,
 } from "./layout.ts";
-export { pkiFiles, type PairFiles, type PkiFiles } from "./pki/cluster-pki.ts";
-export { ensureClientIdentity, identityKubeconfig, type ClientIdentity } from "./pki/client-identity.ts";
-export {
-  isFree,
-  keepPorts,
-  removeStalePortLocks,
-  reservePort,
-  tryReservePort,
-  type ReservedPort,
-} from "./ports.ts";
-export {
-  createAuthority,
-  issueCertificate,
-  type CertificateRequest,
-  type KeyPair,
-} from "./pki/certificate-authority.ts";
+export { pkiFiles, type PkiFiles } from "./pki/cluster-pki.ts";
+export { ensureClientIdentity, identityKubeconfig } from "./pki/client-identity.ts";
+export { isFree, keepPorts, removeStalePortLocks, reservePort, type ReservedPort } from "./ports.ts";
+export { createAuthority, issueCertificate } from "./pki/certificate-authority.ts";

@@ -33,7 +33,7 @@ function start() {
   return { thread, lost: () => lost, [Symbol.asyncDispose]: () => thread.end() };
 }
 
-test("everybody gets their own answer, in whatever order they come", async () => {
+test("every caller gets its own answer, in whatever order they come", async () => {
   await using world = start();
   const { thread } = world;
   const order: string[] = [];

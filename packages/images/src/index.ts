@@ -5,12 +5,7 @@
  */
 export { debianImageName } from "./builtin/debian-image.ts";
 export { demoImageName } from "./builtin/demo-image.ts";
-export {
-  builtInImageNames,
-  openImageLibrary,
-  type ImageLibrary,
-  type ImageLibraryOptions,
-} from "./image-library.ts";
+export { builtInImageNames, openImageLibrary } from "./image-library.ts";
 export type { ImagePolicy } from "./image-policy.ts";
 export type { ImageSource, SourceBlob, SourceImage } from "./image-source.ts";
-export { RegistrySource, type RegistrySourceOptions } from "./container/registry-source.ts";
+export { RegistrySource } from "./container/registry-source.ts";

@@ -29,7 +29,6 @@ export type {
   Eviction,
   KubeEvent,
   Lease,
-  Namespace,
   Node,
   OpenObject,
   Pod,

@@ -15,7 +15,7 @@ export interface CallLimits {
   readonly pauseMs: number;
 }
 
-export const defaultCallLimits: CallLimits = {
+const defaultCallLimits: CallLimits = {
   timeoutMs: 10_000,
   concurrency: 16,
   maxFailures: 5,

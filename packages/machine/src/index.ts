@@ -6,13 +6,9 @@
  * It has no Kubernetes client and no runtime: pods come in as data, files of a snapshot as paths. What happens next with a
  * machine is decided by its users: the kubelet (`vk`) for the VM on a node, the operator for sets.
  */
-export { defaultCallLimits, type CallLimits } from "./call-gate.ts";
-export { isDisrupted, readMachine, type HibernateReason, type Machine, type MachineRole } from "./machine.ts";
+export { readMachine, type HibernateReason, type Machine, type MachineRole } from "./machine.ts";
 export { type MachinePod } from "./machine-pod.ts";
-export { MachineSnapshots, type MachineSnapshotsOptions } from "./machine-snapshots.ts";
-export { type Claim } from "./snapshots/claim.ts";
+export { MachineSnapshots } from "./machine-snapshots.ts";
 export { type Drop, type DropOutcome, type Released, type Settlement } from "./snapshots/drop.ts";
-export { type HibernatedSnapshot, type SnapshotInfo, type StoredSnapshot } from "./snapshots/find.ts";
-export { type PushRequest } from "./snapshots/push.ts";
+export { type HibernatedSnapshot, type StoredSnapshot } from "./snapshots/find.ts";
 export { type Retention } from "./snapshots/retention.ts";
-export { type TagTarget } from "./snapshots/tags.ts";

@@ -129,7 +129,7 @@ export function readMachine(pod: MachinePod): Machine {
 }
 
 /** Eviction, taint manager, preemption and pod garbage collection set the condition before they delete. */
-export function isDisrupted({ status }: Pick<MachinePod, "status">): boolean {
+function isDisrupted({ status }: Pick<MachinePod, "status">): boolean {
   return (
     status?.conditions?.some((each) => each.type === "DisruptionTarget" && each.status === "True") ?? false
   );

@@ -9,5 +9,5 @@
  * It never touches a machine: kubelets do, by annotations of pods. It meets them, and all other parts, in the API
  * server and in the registry.
  */
-export { migrateLegacy, type MigrateOptions } from "./legacy/migrate.ts";
+export { migrateLegacy } from "./legacy/migrate.ts";
 export { startOperator, type OperatorOptions, type RunningOperator } from "./start.ts";

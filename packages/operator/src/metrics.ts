@@ -48,7 +48,7 @@ function createMetrics(registry: Registry): OperatorMetrics {
       "Main agents found failed, by the phase of their set before.",
       ["phase"],
     ),
-    slotsReleased: counter("slot_release_pods_deleted_total", "Pods given up by suspended sets.", setLabels),
+    slotsReleased: counter("slot_release_pods_deleted_total", "Pods released by suspended sets.", setLabels),
     slotWakes: counter("slot_release_wake_total", "Machines woken without a pod.", [
       ...setLabels,
       "placement",

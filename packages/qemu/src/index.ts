@@ -4,7 +4,6 @@
  * Nothing here knows Kubernetes, registries or a command line.
  */
 export { openBridgeNetwork, openUserNetwork } from "./network/index.ts";
-export type { BridgeNetwork, BridgeNetworkOptions, UserNetworkOptions } from "./network/index.ts";
 export { openQemuRuntime, type QemuOptions } from "./open.ts";
 export { chooseVmUsers } from "./process/jail.ts";
 export { probeHost } from "./process/host.ts";

@@ -10,5 +10,4 @@
  *
  * It does not push or pull by itself: that is the client's business, in `oci`.
  */
-export { startRegistry, type RegistryOptions, type RunningRegistry, type TokenRequest } from "./server.ts";
-export type { StorageOptions } from "./storage/open-storage.ts";
+export { startRegistry, type RegistryOptions, type RunningRegistry } from "./server.ts";

@@ -24,7 +24,7 @@ export interface RegistryOptions extends ServiceOptions, MaintenanceOptions {
   readonly log?: Logger;
 }
 
-export interface TokenRequest {
+interface TokenRequest {
   readonly name: string;
   /** `repository:<pattern>:pull,push,delete`, `registry:catalog:*` or `admin`. Default: `admin`. */
   readonly scopes?: readonly string[];

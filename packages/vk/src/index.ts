@@ -5,6 +5,5 @@
  * It keeps nothing of its own: pods, VMs and the registry are the only state, so it may die and start at any time.
  */
 export { startVk, type RunningVk, type VkOptions } from "./start.ts";
-export type { NodeSettings } from "./node.ts";
 export { vkProgram } from "./config.ts";
 export { runVk } from "./run.ts";

@@ -7,7 +7,7 @@ import { chooseRuntime } from "./runtime.ts";
 
 const { signal } = new AbortController();
 
-test("an external cocoon that somebody installed wins, our own does not, and a broken one is no choice", async () => {
+test("an external cocoon that is installed wins, our own does not, and a broken one is no choice", async () => {
   await using directory = await temporaryDirectory();
   const command = async (name: string, text: string) => {
     const path = join(directory.path, name);

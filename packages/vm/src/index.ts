@@ -4,17 +4,16 @@
  * built-in engine is `@cocoon/qemu`. `image-store.ts` and `vm-network.ts` are the ports that an engine stands on. `/engine`
  * and `/host` are what engines are built with, `/wire` is the JSON of the command. Nothing here knows Kubernetes.
  */
-export { openCliRuntime, type CliOptions } from "./external/open-cli.ts";
+export { openCliRuntime } from "./external/open-cli.ts";
 export { isNodeCommand } from "./external/vintage.ts";
 export type { BootableImage, GuestNic, Image, ImageGcReport, ImageStore, SeedFacts } from "./image-store.ts";
-export { assignWindowsAddresses, type SacOptions, type WindowsAddress } from "./windows/sac.ts";
-export { LeaseFile, parseLeases, type Lease } from "./leases/leases.ts";
+export { assignWindowsAddresses } from "./windows/sac.ts";
+export { LeaseFile } from "./leases/leases.ts";
 export type {
   GcReport,
   GuestExit,
   GuestProcess,
   RuntimeDescription,
-  SnapshotFile,
   SnapshotFiles,
   VmEvent,
   VmImages,
@@ -35,7 +34,6 @@ export type {
   NetworkSpec,
   PullOptions,
   RemoteCloneSpec,
-  RemoteSnapshot,
   RemoveVmOptions,
   RestoreMode,
   RunSpec,
@@ -48,16 +46,12 @@ export type { SaveReport, Snapshot } from "./snapshot.ts";
 export { assertPermitted, liveStates, vmStates, type VmAction, type VmState } from "./state.ts";
 export type {
   GuestOs,
-  GuestPhase,
   Hypervisor,
-  ImageType,
   PortForward,
   Vm,
   VmAddress,
   VmConfig,
-  VmDisk,
   VmExit,
-  VmNic,
   VmOrigin,
   VmStats,
 } from "./vm.ts";

@@ -75,7 +75,7 @@ export interface CloneSpec extends NetworkSpec {
 }
 
 /** A snapshot in a registry that the engine was given access to. */
-export interface RemoteSnapshot {
+interface RemoteSnapshot {
   readonly repository: string;
   readonly digest: string;
   readonly snapshotId: string;

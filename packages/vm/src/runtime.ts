@@ -227,7 +227,7 @@ export interface SnapshotFiles {
   readonly files: readonly SnapshotFile[];
 }
 
-export interface SnapshotFile {
+interface SnapshotFile {
   /** Flat name inside the snapshot. */
   readonly name: string;
   readonly path: string;

@@ -20,7 +20,7 @@ export interface NicPlan {
   readonly guest: GuestNic;
   /**
    * Value of `-netdev` without `id=`, for example `user,restrict=on,hostfwd=tcp:127.88.0.5:2222-:22`. No secrets: it
-   * is seen by everybody who lists processes.
+   * is seen by every user who lists processes.
    */
   readonly netdev: string;
   /**

@@ -77,7 +77,7 @@ export interface VmExit {
  * How far the guest is. `unknown`: it has no agent, so it cannot be told. `booting`: the agent has not answered
  * since the last start. `refreshing`: it answered, its identity is being renewed. `ready`: both done.
  */
-export type GuestPhase = "unknown" | "booting" | "refreshing" | "ready";
+type GuestPhase = "unknown" | "booting" | "refreshing" | "ready";
 
 export interface Vm {
   /** 26 characters of A-Z and 2-7. */

@@ -5,11 +5,5 @@
  *
  * It keeps nothing of its own: pods and ConfigMaps are the only state, so any replica may die and start at any time.
  */
-export {
-  startWebhook,
-  type ReaperTimes,
-  type RunningWebhook,
-  type WebhookOptions,
-  type WebhookRules,
-} from "./start.ts";
-export { noSnapshots, type Snapshots } from "./snapshots.ts";
+export { startWebhook, type WebhookOptions, type WebhookRules } from "./start.ts";
+export { noSnapshots } from "./snapshots.ts";

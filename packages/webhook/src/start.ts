@@ -24,7 +24,7 @@ export interface WebhookRules {
   readonly guardDeletion: boolean;
 }
 
-export interface ReaperTimes extends Graces {
+interface ReaperTimes extends Graces {
   readonly intervalMs: number;
 }
 

@@ -22,7 +22,7 @@ const hibernate = (world: TestWorld, pod: string, more: object = {}) =>
   world.apply(pod, { podRef: { name: pod }, desire: "Hibernate", ...more }, hibernations);
 
 suite("sleep", { concurrency: 4 }, () => {
-  test("a set that keeps its seats sleeps with proven copies and goes on where it was", async () => {
+  test("a set that keeps its pods hibernates with proven snapshots and continues where it was", async () => {
     await using world = await openWorld(cluster);
     await world.apply("a", buildSpec(world, { toolboxes: [{ name: "box", image: "x" }] }, { replicas: 1 }));
     await running(world, "a");
@@ -30,7 +30,7 @@ suite("sleep", { concurrency: 4 }, () => {
     await world.patch("a", { spec: { suspend: true } });
     const set = await world.reaches("a", (status) => assert.equal(status.phase, "Suspended"));
     assert.equal(world.kubelet.vms.size, 0, "no machine runs");
-    assert.deepEqual(await world.podNames(), ["a-0", "a-1", "a-box"], "the seats are kept");
+    assert.deepEqual(await world.podNames(), ["a-0", "a-1", "a-box"], "the pods are kept");
     for (const agent of set.status?.agents ?? [])
       assert.equal(agent.snapshotDigest, await world.digest(agent.vmName ?? ""), String(agent.vmName));
     assert.equal(set.status?.hibernatedMachines, 3);
@@ -44,7 +44,7 @@ suite("sleep", { concurrency: 4 }, () => {
     assert.deepEqual(world.kubelet.violations, []);
   });
 
-  test("a set that gives its seats up wakes on the node it slept on", async () => {
+  test("a set that releases its pods wakes on the node it slept on", async () => {
     await using world = await openWorld(cluster);
     await world.apply("b", buildSpec(world, { hibernatePolicy: "release" }));
     await running(world, "b");

@@ -43,7 +43,7 @@ test(`${rounds} kills during uploads: what was sent is resumed, what was promise
     const path = await world.client.begin("kill/upload");
     let committed = false;
     const upload = async () => {
-      await world.client.patch(path, { body: ReadableStream.from(chunksOf(content)) });
+      await world.client.patch(path, { body: ReadableStream.from(cutChunks(content)) });
       const answer = await world.client.put(withDigest(path, digest));
       assert.equal(answer.status, 201, answer.body.toString());
       committed = true;
@@ -72,7 +72,7 @@ test(`${rounds} kills during uploads: what was sent is resumed, what was promise
   await world.assertNothingLeftOver();
 });
 
-function* chunksOf(content: Buffer): Generator<Buffer> {
+function* cutChunks(content: Buffer): Generator<Buffer> {
   for (let start = 0; start < content.length; start += 256 * 1024)
     yield content.subarray(start, start + 256 * 1024);
 }

@@ -25,7 +25,7 @@ int main(int count, char **words) {
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   signal(SIGCHLD, SIG_IGN);
   if (bind(listener, (struct sockaddr *)&address, sizeof address) < 0 || listen(listener, 128) < 0) return 1;
-  if (fork() > 0) return 0; /* it listens: whoever started it may go on */
+  if (fork() > 0) return 0; /* it listens: its parent may go on */
   setsid();
   for (int fd = 0; fd < 3; fd++) close(fd);
   for (;;) {

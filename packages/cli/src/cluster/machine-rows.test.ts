@@ -127,7 +127,7 @@ const set: SetObject = {
   },
 };
 
-test("a machine that gave its seat up is shown from its set, with the snapshot it sleeps in", () => {
+test("a hibernated machine without a pod is shown from its set, with the snapshot it sleeps in", () => {
   const rows = machineRows([set], [machine({ [state]: "hibernated", ...sleep })]);
   assert.deepEqual(
     rows.map(({ name, state: shown, node, snapshot, memory, cpu }) => [

@@ -108,7 +108,7 @@ function readAmounts({ spec }: SetObject): Pick<MachineRow, "cpu" | "memory"> {
 
 const noPodYet = "it has no pod yet; `events` may tell why";
 
-/** A seat that was given up while its machine sleeps: only the set remembers it. */
+/** A hibernated machine whose pod was released: only its set's status lists it. */
 function rowFromStatus(owner: SetObject, machine: MachineStatus): MachineRow {
   const { namespace = "", name: set = "", creationTimestamp: createdAt = "" } = owner.metadata;
   const { podName: name = "", nodeName: node = "", vmName = "", snapshotDigest: snapshot = "" } = machine;

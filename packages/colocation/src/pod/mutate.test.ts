@@ -498,7 +498,7 @@ test("a second review changes nothing when profiles feed each other, and no note
   const key = "colocation.cocoonstack.io/drawn-profiles";
   const forged = plain({ annotations: { [key]: '{"a":false}' } });
   const { pod } = await mutate({ profiles: [profile("a", { labels: { hit: "1" } })] }, forged);
-  assert.equal(pod.metadata.labels?.["hit"], "1", "a profile for everybody is for everybody");
+  assert.equal(pod.metadata.labels?.["hit"], "1", "a profile without a selector applies to every pod");
 });
 
 test("whatever the profiles are, a second review of the result changes nothing", async () => {

@@ -117,9 +117,13 @@ async function firstLists(caches: ClusterCaches, signal: AbortSignal): Promise<v
   } catch (error) {
     signal.throwIfAborted();
     const kinds = caches.pending().join(", ");
-    throw new Fault("unavailable", `could not list ${kinds} within a minute; may this usage list them?`, {
-      cause: error,
-    });
+    throw new Fault(
+      "unavailable",
+      `could not list ${kinds} within a minute; may this service account list them?`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 

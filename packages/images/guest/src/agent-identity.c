@@ -1,4 +1,4 @@
-/* Becoming somebody else after a clone or a restore. The order matters: randomness first, addresses last. */
+/* A new identity after a clone or a restore. The order matters: randomness first, addresses last. */
 #define _GNU_SOURCE
 #include "agent.h"
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /*
- * Ports: lines in, lines out. A virtio-serial port that nobody on the host has open reports "hung up" all the time, so
+ * Ports: lines in, lines out. A virtio-serial port that no program on the host has open reports "hung up" all the time, so
  * ports are watched by edge: the kernel wakes us when the host connects, when data comes and when there is room again.
  */
 #define _GNU_SOURCE
@@ -73,7 +73,7 @@ static void read_port(struct port *port) {
     take_lines(port);
     if (port->fd < 0) return;
   }
-  /* Nobody there any more. What was meant for him is of no use to the next one. */
+  /* The host closed the port. What was meant for that client is of no use to the next one. */
   port->input_length = 0;
   port->skipping = false;
   drop_queue(port);
@@ -132,7 +132,7 @@ static bool is_open(const char *name) {
   return false;
 }
 
-/* A port can be opened only once at a time, by anybody: the ones we have are left alone. */
+/* A port can be opened only once at a time: the ones we have are left alone. */
 void ports_open(void) {
   prepare();
   DIR *directory = opendir("/sys/class/virtio-ports");

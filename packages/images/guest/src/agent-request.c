@@ -146,7 +146,7 @@ static void on_shutdown(struct port *port, int64_t id, struct json_object *reque
   agent_wake_at(shutdown_at_ms);
 }
 
-/* systemd takes real-time signals for this, everybody else what sysvinit and busybox use. */
+/* systemd takes real-time signals for this, other init programs what sysvinit and busybox use. */
 static void shut_down(void) {
   char name[64] = "";
   read_text("/proc/1/comm", name, sizeof name);

@@ -1,7 +1,7 @@
 /*
  * Process 1 of guests without an init of their own. Prepares what a Linux program expects of a machine (mounts, name,
  * network, accounts for SSH), keeps a few services running, runs the image's entrypoint, reaps, and ends the machine
- * in order when the power button is pressed or somebody inside asks.
+ * in order when the power button is pressed or a program inside asks.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -216,7 +216,7 @@ static void obey(int signal) {
 
 /*
  * An image whose entrypoint is an init of its own gets process 1; our services go on beside it, kept by a process that
- * belongs to nobody.
+ * has no parent.
  */
 static void hand_over(void) {
   pid_t keeper = fork();

@@ -56,7 +56,7 @@ static bool unescape_unicode(char **in, char **out) {
     *in += 6;
     code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
   }
-  if (code == 0) return false; /* would end the string for everybody after us */
+  if (code == 0) return false; /* would end the string for every later reader */
   *out = put_utf8(*out, code);
   return true;
 }

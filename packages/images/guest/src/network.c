@@ -161,18 +161,18 @@ void link_announce(const char *interface) {
   struct in_addr address;
   struct ifreq request = request_for(interface);
   if (!address_of(interface, &address) || control(SIOCGIFHWADDR, &request) < 0) return;
-  struct sockaddr_ll everyone = {.sll_family = AF_PACKET,
-                                 .sll_protocol = htons(ETH_P_ARP),
-                                 .sll_ifindex = (int)if_nametoindex(interface),
-                                 .sll_halen = 6,
-                                 .sll_addr = {255, 255, 255, 255, 255, 255}};
+  struct sockaddr_ll broadcast = {.sll_family = AF_PACKET,
+                                  .sll_protocol = htons(ETH_P_ARP),
+                                  .sll_ifindex = (int)if_nametoindex(interface),
+                                  .sll_halen = 6,
+                                  .sll_addr = {255, 255, 255, 255, 255, 255}};
   unsigned char message[28] = {0, ARPHRD_ETHER, 8, 0, 6, 4, 0, 1};
   memcpy(message + 8, request.ifr_hwaddr.sa_data, 6);
   memcpy(message + 14, &address, 4);
   memcpy(message + 24, &address, 4);
   int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
-  sendto(fd, message, sizeof message, 0, (struct sockaddr *)&everyone, sizeof everyone);
+  sendto(fd, message, sizeof message, 0, (struct sockaddr *)&broadcast, sizeof broadcast);
   close(fd);
 }
 
@@ -197,7 +197,7 @@ void dhcp_start(const char *interface) {
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     setsid();
-    /* Its parent ends at once, so that it belongs to process 1 whoever started it. */
+    /* Its parent ends at once, so that it belongs to process 1. */
     if (fork() != 0) _exit(0);
     int null = open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; fd++) dup2(null, fd);

@@ -136,7 +136,7 @@ static void take_output(struct holder *holder, int *fd, enum frame_type type) {
   ssize_t got = read(*fd, data, sizeof data);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) {
-    if (holder->tty && holder->ended_ms < 0) { /* closed by everyone; it may be opened again */
+    if (holder->tty && holder->ended_ms < 0) { /* closed by every process; it may be opened again */
       usleep(20000);
       return;
     }

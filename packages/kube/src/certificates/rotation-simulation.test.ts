@@ -133,7 +133,7 @@ class Simulation {
     return this.#clock.wallNow() < asleepUntilMs;
   }
 
-  /** Until everybody waits for something that is decided here. */
+  /** Until every replica waits for something that is decided here. */
   async #quiet(): Promise<void> {
     const isBlocked = (replica: Replica) =>
       !replica.busy || this.#waiting.some(({ owner }) => owner === replica);
@@ -168,7 +168,7 @@ class Simulation {
     this.#note("the store is deleted");
   }
 
-  /** Nothing bad happens for an hour: then everybody is ready. */
+  /** Nothing bad happens for an hour: then every replica is ready. */
   async calmDown(): Promise<void> {
     for (const replica of this.#replicas) replica.asleepUntilMs = 0;
     for (let minute = 0; minute < 60; minute += 1) {

@@ -111,7 +111,7 @@ test("an authority is replaced step by step: trusted first, served then, and onl
 
   cluster.clock.advance(59_000);
   await pass(cluster, [a, b], 2_000);
-  assert.equal(a.holder.pair.fingerprint, oldPair, "not before everybody had time to learn of it");
+  assert.equal(a.holder.pair.fingerprint, oldPair, "not before every replica had time to learn of it");
 
   await a.sync({ signal });
   assert.notEqual(a.holder.pair.fingerprint, oldPair, "switched");

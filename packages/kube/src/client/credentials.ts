@@ -9,7 +9,7 @@ export interface Credential {
   readonly tls: TlsMaterial;
 }
 
-const lookAgainMs = 1_000;
+const checkAgainMs = 1_000;
 
 export class Credentials {
   readonly #target: KubeTarget;
@@ -69,7 +69,7 @@ export class Credentials {
       if (!before) throw error;
       this.#log.warn({ error: getErrorMessage(error) }, "cannot renew the credentials for the API server");
     }
-    this.#freshUntil = performance.now() + lookAgainMs;
+    this.#freshUntil = performance.now() + checkAgainMs;
     if (!this.#current) throw new Fault("internal", "credentials were read and are not there");
     return this.#current;
   }

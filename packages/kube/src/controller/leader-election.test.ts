@@ -447,7 +447,7 @@ test("leader election: never two at once, whatever clocks, network and pauses do
       for (const each of acting) leaders.add(each.identity);
       await settle(4);
     }
-    assert.ok(acts > 300, `hardly anybody led (${acts} of 1500 steps, seed ${seed})`);
+    assert.ok(acts > 300, `hardly any candidate led (${acts} of 1500 steps, seed ${seed})`);
     takenOver += leaders.size > 1 ? 1 : 0;
     for (const { restart, clock } of replicas) {
       clock.resume();

@@ -272,7 +272,7 @@ describe("own writes: creates whose answer is lost", () => {
     assert.equal(writes.get(getKey(child("a")))?.metadata.uid, undefined);
     await assert.rejects(writes.delete(child("a"), options), /never confirmed/);
     clock.advance(90_000);
-    assert.deepEqual(givenUp, ["a"], "without anybody asking");
+    assert.deepEqual(givenUp, ["a"], "without a read");
     assert.deepEqual(names(writes.ownedBy(owner)), []);
     assert.equal(server.objects("things").length, 0);
   });

@@ -57,7 +57,7 @@ export interface Remembered {
   readonly vmName: string;
   readonly asleep: boolean;
   readonly awake: boolean;
-  /** Was to come back from its copy. */
+  /** Was to wake from its snapshot. */
   readonly waking: boolean;
   readonly snapshotDigest: string;
   readonly node: string;

@@ -1,4 +1,4 @@
-/** What earlier steps left in the registry: copies that machines woke from, and copies of machines that were given up. */
+/** What earlier steps left in the registry: snapshots that machines woke from, and snapshots of released slots. */
 import { findCondition } from "@cocoon/contract";
 import { mayLeaveSnapshot, readySince, type Machine } from "../pod-machine.ts";
 import type { Action, Draft } from "./draft.ts";
@@ -72,7 +72,7 @@ function reportKept(draft: Draft, kept: readonly string[]): void {
   });
 }
 
-/** Machines that were given up: when their pods are gone, copies that they left get another name. */
+/** Released slots: when their pods are gone, snapshots that they left get another name. */
 export function planReleased(draft: Draft): void {
   const names = readReleasedNames(draft);
   const gone = names.filter((name) => !draft.observed.machines.some((machine) => machine.vm.vmName === name));
@@ -89,7 +89,7 @@ export function planReleased(draft: Draft): void {
   );
 }
 
-/** Machines that the spec no longer requests and that have no pod to give up, but may have a copy. */
+/** Machines that the spec no longer requests and that have no pod, but may have a snapshot. */
 function findAbandoned(draft: Draft): readonly string[] {
   const { members, machines } = draft.observed;
   const wanted = new Set([...allMembers(members), ...members.warm].map(({ vmName }) => vmName));

@@ -108,7 +108,7 @@ function runningPhase(draft: Draft, { migration, restoring }: Movements): SetPha
   return isWaking(draft, restoring) ? "Waking" : resting;
 }
 
-/** Only the wake from a seat that was given up: a machine that kept its seat is simply not ready yet. */
+/** Only the wake of a machine whose pod was released: one that kept its pod is simply not ready yet. */
 function isWaking({ observed }: Draft, restoring: boolean): boolean {
   const before = observed.set.status?.phase;
   const fromSleep = before === "Suspended" || before === "Suspending";
@@ -119,7 +119,7 @@ function isWaking({ observed }: Draft, restoring: boolean): boolean {
   return before === "Waking" || (fromSleep && main.restoreMarked && !main.hibernate);
 }
 
-/** The machine of a released seat is back, or finds no place to come back to. */
+/** A machine whose pod was released is awake again, or finds no node. */
 function finishWake(draft: Draft, phase: SetPhase): void {
   const { set } = draft.observed;
   const main = findMachine(draft.observed, draft.observed.members.main);

@@ -59,7 +59,7 @@ function planAbsentMain(draft: Draft): boolean {
   if (observed.set.spec.hibernatePolicy === "release") return true;
   if (isTerminating(observed, main)) return false;
   const memory = remembered.get(main.vmName);
-  if (memory?.asleep && memory.snapshotDigest !== "") return true; // it sleeps without a seat
+  if (memory?.asleep && memory.snapshotDigest !== "") return true; // hibernated without a pod
   const tag = draft.tag(main.vmName);
   if (!tag) return false;
   if (tag.kind === "there") {

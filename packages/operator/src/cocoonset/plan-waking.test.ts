@@ -10,20 +10,20 @@ const waking = { state: "creating", digest };
 
 table("waking", [
   {
-    row: "a kept seat loses the key",
+    row: "a kept pod loses the key",
     pods: { 0: "asleep" },
     status: memory("Suspended", { 0: asleep }),
     does: ["persistStatus", "wake a-0"],
     phase: "Pending",
   },
   {
-    row: "a released seat: the copy is looked up",
+    row: "a released pod: the snapshot is looked up",
     status: memory("Suspended", { 0: asleep }),
     does: [],
     lookups: ["a-0"],
   },
   {
-    row: "a released seat: Waking is written before the pod, near the old node",
+    row: "a released pod: Waking is written before the pod, near the old node",
     status: memory("Suspended", { 0: asleep }),
     annotations: { [setAnnotation.hibernatedOnNode]: "n3" },
     tags: { 0: digest },

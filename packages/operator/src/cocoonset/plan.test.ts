@@ -113,7 +113,7 @@ table("coming up", [
   },
 ]);
 
-table("suspend, seats kept", [
+table("suspend, pods kept", [
   {
     row: "every managed machine gets the key",
     spec: { ...suspend, ...box },
@@ -234,7 +234,7 @@ table("suspend, seats kept", [
     phase: "Suspending",
   },
   {
-    row: "a main agent that sleeps without a seat stays without",
+    row: "a main agent that is hibernated without a pod stays without",
     spec: suspend,
     tags: { 0: digest },
     does: [],
@@ -289,7 +289,7 @@ table("suspend, seats kept", [
   },
 ]);
 
-table("suspend, seats given up", [
+table("suspend, pods released", [
   { row: "no pods is Suspended, also before the first boot", spec: release, does: [], phase: "Suspended" },
   {
     row: "the key first",

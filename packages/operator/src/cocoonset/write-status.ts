@@ -37,7 +37,7 @@ export class StatusWriter {
     return this.#held.size > 0;
   }
 
-  /** Milliseconds after which to come back for a status that was held back; 0 when there is nothing left to write. */
+  /** Milliseconds after which to requeue for a status that was held back; 0 when there is nothing left to write. */
   async writeSoon(set: CocoonSet, status: CocoonSetStatus, options: Abortable): Promise<number> {
     const { uid = "" } = set.metadata;
     const leftMs = this.#holdMs(set, status);

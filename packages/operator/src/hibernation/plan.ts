@@ -130,7 +130,7 @@ function findProof(observed: ObservedHibernation, machine: Machine): Finding {
   const message =
     tag.kind === "unknown"
       ? tag.message
-      : `${vm.vmName}:hibernate does not name the copy the machine sleeps in`;
+      : `${vm.vmName}:hibernate does not name the snapshot that the machine is hibernated in`;
   return underWay(observed, { phase: "Hibernating", message, retry: true });
 }
 

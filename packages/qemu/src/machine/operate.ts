@@ -1,5 +1,5 @@
 /**
- * How anything is done to one VM: find it, wait for its lock, read its record anew, make whole what a dead process left
+ * How anything is done to one VM: find it, wait for its lock, read its record anew, recover what a dead process left
  * in the middle, see whether its process still lives, check the table of states, act.
  */
 import { isAlive, isFault, type Abortable } from "@cocoon/core";

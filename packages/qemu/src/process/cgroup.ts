@@ -114,7 +114,7 @@ export async function removeCgroup(parent: string, vmId: string): Promise<void> 
   for (const controller of controllers) await removeScope(scopePath(controller, parent, vmId));
 }
 
-/** The kernel takes a dead process out of its group a moment after it is gone for everybody else. */
+/** The kernel takes a dead process out of its group a moment after its parent reaped it. */
 async function removeScope(directory: string): Promise<void> {
   const signal = AbortSignal.timeout(busyMs);
   for (;;) {

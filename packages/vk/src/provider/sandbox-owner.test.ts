@@ -9,7 +9,7 @@ import { findSandboxState } from "./sandbox-owner.ts";
 
 const signal = new AbortController().signal;
 
-function podOf(owner: { readonly name: string; readonly uid: string }, vmName?: string): Pod {
+function buildPod(owner: { readonly name: string; readonly uid: string }, vmName?: string): Pod {
   const reference = { apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", controller: true, ...owner };
   return {
     metadata: {
@@ -43,14 +43,14 @@ const own = { name: "s1", uid: "u1" };
 const deletionTimestamp = "2026-01-01T00:00:00Z";
 
 const states: readonly (readonly [string, Pod, KubeClient, string])[] = [
-  ["it lives", podOf(own), clientWith([own]), "alive"],
-  ["it is gone", podOf(own), clientWith([]), "ended"],
-  ["another one has its name", podOf(own), clientWith([{ ...own, uid: "u2" }]), "ended"],
-  ["it is terminating", podOf(own), clientWith([{ ...own, deletionTimestamp }]), "ended"],
-  ["its namespace is terminating", podOf(own), clientWith([own], { deletionTimestamp }), "ended"],
-  ["the owner reference has another name", podOf({ ...own, name: "x" }), clientWith([own]), "alive"],
-  ["the machine is another one's", podOf(own, "vk-lab-demo-0"), clientWith([]), "none"],
-  ["the API is not served", podOf(own), failing("notFound"), "alive"],
+  ["it lives", buildPod(own), clientWith([own]), "alive"],
+  ["it is gone", buildPod(own), clientWith([]), "ended"],
+  ["another one has its name", buildPod(own), clientWith([{ ...own, uid: "u2" }]), "ended"],
+  ["it is terminating", buildPod(own), clientWith([{ ...own, deletionTimestamp }]), "ended"],
+  ["its namespace is terminating", buildPod(own), clientWith([own], { deletionTimestamp }), "ended"],
+  ["the owner reference has another name", buildPod({ ...own, name: "x" }), clientWith([own]), "alive"],
+  ["the machine is another one's", buildPod(own, "vk-lab-demo-0"), clientWith([]), "none"],
+  ["the API is not served", buildPod(own), failing("notFound"), "alive"],
 ];
 
 for (const [title, pod, client, expected] of states)
@@ -59,7 +59,7 @@ for (const [title, pod, client, expected] of states)
   });
 
 test("an API server that does not answer says nothing about the Sandbox", async () => {
-  await assert.rejects(findSandboxState(failing("unavailable"), podOf(own), { signal }), {
+  await assert.rejects(findSandboxState(failing("unavailable"), buildPod(own), { signal }), {
     code: "unavailable",
   });
 });

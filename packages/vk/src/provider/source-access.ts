@@ -23,7 +23,7 @@ export interface SourceUse {
   readonly owner: string;
 }
 
-/** Names that the platform gives to machines; any other repository holds images for everyone. */
+/** Names that the platform gives to machines; any other repository holds images for every tenant. */
 const machineName = /^vk-/;
 
 /** Throws `forbidden`, naming the grant that is missing. */

@@ -8,7 +8,7 @@
 import type { Duplex } from "node:stream";
 import { Fault, sleep, withDeadline, type Abortable } from "@cocoon/core";
 
-export interface WindowsAddress {
+interface WindowsAddress {
   readonly ip: string;
   readonly prefix: number;
   readonly gateway?: string;

@@ -1,6 +1,6 @@
 /**
  * The namespaces that a machine's name can belong to. Nothing is escaped in such a name, so `vk-a-b-c-0` may be of
- * namespace `a` or `a-b`: the longest namespace that exists counts, and everyone who holds the name now.
+ * namespace `a` or `a-b`: the longest namespace that exists counts, and every namespace that holds the name now.
  */
 import type { NameKeepers } from "../store/collisions.ts";
 import { numberedPrefix } from "../store/entry.ts";

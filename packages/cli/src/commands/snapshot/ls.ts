@@ -148,7 +148,7 @@ const descriptions: Readonly<Record<TagPurpose, string>> = {
   hibernated: "the machine is hibernated in it",
   claim: "a node restores the machine from it",
   latest: "taken when the machine was deleted",
-  released: "kept when its slot was given up",
+  released: "kept when its slot was released",
   restored: "its set was restored from it",
   anchor: "content kept for the next snapshot",
   named: "",

@@ -1,5 +1,5 @@
 /**
- * snapshot restore: a machine of the past comes back. Either a new set starts from the snapshot (`--as`), or a set's own main
+ * snapshot restore: a machine from an earlier snapshot. Either a new set starts from the snapshot (`--as`), or a set's own main
  * agent is replaced by it (`--in-place`); the machine that it replaces leaves its own snapshot first, by the set's policy.
  * Both are the field spec.agent.from: the operator does the rest.
  */
