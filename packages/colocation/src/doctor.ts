@@ -29,15 +29,12 @@ export interface DoctorOptions extends Abortable {
   readonly client: KubeClient;
   readonly namespace: string;
   readonly configurationNames?: typeof defaultNames;
-  /** Text of a replica's metrics page, where the caller can reach it. */
-  readonly metrics?: string;
 }
 
 const defaultNames = { mutating: "cocoon-colocation-mutating", validating: "cocoon-colocation-validating" };
 const secretNames = ["koordinator-webhook-certs", "webhook-tls"];
 const warnDays = 21;
 const probeMs = 5_000;
-const slowSeconds = 1;
 
 /** Never rejects: a lookup that failed is reported as a problem. */
 export async function checkColocation(options: DoctorOptions): Promise<ColocationCheck[]> {
@@ -52,7 +49,6 @@ export async function checkColocation(options: DoctorOptions): Promise<Colocatio
     await certificate(options, webhooks),
     await servedMatches(webhooks),
     await reachable(options),
-    latency(options.metrics),
   ];
 }
 
@@ -183,23 +179,4 @@ async function reachable({ client, signal }: DoctorOptions): Promise<ColocationC
       ? check.problem(text, "see the log of cocoon-colocation and the checks above")
       : check.warning(text, "try with a user who may create pods");
   }
-}
-
-/** The slowest bucket that 99 of 100 requests are in. */
-function latency(metrics: string | undefined): ColocationCheck {
-  const check = results("colocation latency");
-  if (metrics === undefined) return check.ok("not checked: no metrics page at hand");
-  const buckets = new Map<number, number>();
-  const count = (bound: number, seen: number) => buckets.set(bound, (buckets.get(bound) ?? 0) + seen);
-  for (const [, bound = "", value = ""] of metrics.matchAll(
-    /^cocoon_colocation_admission_request_duration_seconds_bucket\{le="([^"]+)",[^}]*\} (\d+)$/gm,
-  ))
-    count(Number(bound.replace("+Inf", "Infinity")), Number(value));
-  const total = buckets.get(Number.POSITIVE_INFINITY) ?? 0;
-  if (total === 0) return check.ok("no request yet");
-  const p99 =
-    [...buckets].toSorted(([left], [right]) => left - right).find(([, seen]) => seen >= total * 0.99)?.[0] ??
-    Infinity;
-  const found = `99 of 100 requests within ${p99} s`;
-  return p99 <= slowSeconds ? check.ok(found) : check.warning(found, "give it more CPU");
 }

@@ -146,9 +146,7 @@ async function run(stage: Stage, { cache, ownWrites }: Variant): Promise<Result>
   const reconcile = async (key: ObjectKey): Promise<Outcome> => {
     const parent = parents.get(key);
     if (!parent) return settled;
-    const mine = ownWrites
-      ? writes.ownedBy(parent)
-      : [...children.list()].filter((child) => isControlledBy(child, parent));
+    const mine = [...(ownWrites ? writes : children).list()].filter((child) => isControlledBy(child, parent));
     if (mine.some((child) => !child.metadata.deletionTimestamp)) return settled;
     await writes.ensure(newChild(parent), options);
     created += 1;

@@ -33,10 +33,6 @@ export class Batches<Q, A> {
     });
   }
 
-  get idle(): boolean {
-    return !this.#running;
-  }
-
   async #run(): Promise<void> {
     this.#running = true;
     // The turn ends first, so that what arrives together is decided together.

@@ -59,12 +59,9 @@ function readVersion(review: JsonObject): ReviewVersion {
 export function readRequest(request: JsonObject): AdmissionRequest {
   return {
     uid: text(request, "uid"),
-    kind: readKind(request, "kind") ?? noKind,
-    resource: readResource(request, "resource") ?? noResource,
+    kind: readKind(request),
+    resource: readResource(request),
     subResource: text(request, "subResource"),
-    requestKind: readKind(request, "requestKind"),
-    requestResource: readResource(request, "requestResource"),
-    requestSubResource: text(request, "requestSubResource"),
     name: text(request, "name"),
     namespace: text(request, "namespace"),
     operation: text(request, "operation"),
@@ -72,28 +69,19 @@ export function readRequest(request: JsonObject): AdmissionRequest {
     object: asObject(request["object"], "request.object"),
     oldObject: asObject(request["oldObject"], "request.oldObject"),
     dryRun: readDryRun(request),
-    options: asObject(request["options"], "request.options"),
   };
 }
 
-const noKind: GroupVersionKind = { group: "", version: "", kind: "" };
-const noResource: GroupVersionResource = { group: "", version: "", resource: "" };
 const anonymous: UserInfo = { username: "", uid: "", groups: [], extra: {} };
 
-function readKind(request: JsonObject, field: string): GroupVersionKind | undefined {
-  const value = asObject(request[field], field);
-  return value && { group: text(value, "group"), version: text(value, "version"), kind: text(value, "kind") };
+function readKind(request: JsonObject): GroupVersionKind {
+  const value = asObject(request["kind"], "kind") ?? {};
+  return { group: text(value, "group"), version: text(value, "version"), kind: text(value, "kind") };
 }
 
-function readResource(request: JsonObject, field: string): GroupVersionResource | undefined {
-  const value = asObject(request[field], field);
-  return (
-    value && {
-      group: text(value, "group"),
-      version: text(value, "version"),
-      resource: text(value, "resource"),
-    }
-  );
+function readResource(request: JsonObject): GroupVersionResource {
+  const value = asObject(request["resource"], "resource") ?? {};
+  return { group: text(value, "group"), version: text(value, "version"), resource: text(value, "resource") };
 }
 
 function readUserInfo(request: JsonObject): UserInfo {

@@ -31,10 +31,6 @@ export interface AdmissionRequest {
   readonly kind: GroupVersionKind;
   readonly resource: GroupVersionResource;
   readonly subResource: string;
-  /** What the client addressed, when `matchPolicy: Equivalent` turned it into `kind` and `resource`. */
-  readonly requestKind: GroupVersionKind | undefined;
-  readonly requestResource: GroupVersionResource | undefined;
-  readonly requestSubResource: string;
   /** Empty while the server has yet to make one up from `generateName`. */
   readonly name: string;
   readonly namespace: string;
@@ -45,8 +41,6 @@ export interface AdmissionRequest {
   readonly oldObject: JsonObject | undefined;
   /** Nothing will be stored: a handler must leave no trace outside either. */
   readonly dryRun: boolean;
-  /** CreateOptions, UpdateOptions, … of the client's call. */
-  readonly options: JsonObject | undefined;
 }
 
 export interface AdmissionContext {

@@ -19,9 +19,6 @@ const request = fc.record({
   kind: fc.record({ group: text, version: text, kind: text }),
   resource: fc.record({ group: text, version: text, resource: text }),
   subResource: text,
-  requestKind: fc.option(fc.record({ group: text, version: text, kind: text }), { nil: undefined }),
-  requestResource: fc.option(fc.record({ group: text, version: text, resource: text }), { nil: undefined }),
-  requestSubResource: text,
   name: text,
   namespace: text,
   operation: fc.constantFrom("CREATE", "UPDATE", "DELETE", "CONNECT", "PONDER"),
@@ -34,7 +31,6 @@ const request = fc.record({
   object,
   oldObject: object,
   dryRun: fc.boolean(),
-  options: object,
 });
 const version = fc.constantFrom("admission.k8s.io/v1", "admission.k8s.io/v1beta1");
 

@@ -10,19 +10,13 @@ import { podReview, startTestServer, testClient } from "./testing/review-client.
 const greedy: AdmissionEndpoint = {
   name: "greedy",
   handler: async (request) => {
-    const { kind, resource, userInfo, object, oldObject, options } = request;
+    const { kind, resource, userInfo, object, oldObject } = request;
     const words = [request.uid, request.name, request.namespace, request.operation, request.subResource];
-    const more = [
-      kind.group,
-      kind.kind,
-      resource.resource,
-      userInfo.username,
-      request.requestKind?.kind ?? "",
-    ];
+    const more = [kind.group, kind.kind, resource.resource, userInfo.username];
     const shouted = [...words, ...more, ...userInfo.groups, ...Object.values(userInfo.extra).flat()].map(
       (word) => word.toUpperCase(),
     );
-    const fields = [object, oldObject, options].flatMap((each) => Object.keys(each ?? {}));
+    const fields = [object, oldObject].flatMap((each) => Object.keys(each ?? {}));
     const value = { seen: String(shouted.length + fields.length) };
     return allowWithPatch([{ op: "add", path: "/metadata/labels", value }]);
   },

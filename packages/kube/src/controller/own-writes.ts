@@ -19,7 +19,7 @@ import {
   type ResourceType,
   includesVersion,
 } from "../object.ts";
-import { findController, isControlledBy } from "./owner-references.ts";
+import { findController } from "./owner-references.ts";
 import type { Change, Source } from "./watches.ts";
 
 export interface OwnWritesOptions<T extends KubeObject> {
@@ -28,8 +28,6 @@ export interface OwnWritesOptions<T extends KubeObject> {
   readonly source: Source<T>;
   readonly log: Logger;
   readonly clock?: Clock;
-  /** An unresolved create is given up after this time: the owner, if there is one, should be looked at again. */
-  readonly onGivenUp?: (object: T) => void;
   readonly maxEntries?: number;
 }
 
@@ -49,7 +47,6 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
   readonly #options: OwnWritesOptions<T>;
   readonly #clock: Clock;
   readonly #entries = new Map<string, Entry<T>>();
-  readonly #timers = new Map<string, () => void>();
   #subscription: Disposable | undefined;
   #highest: string | undefined;
 
@@ -70,10 +67,6 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
     return this.#entries.size === 0
       ? this.#options.source.list()
       : this.merge(this.#options.source.list(), () => true);
-  }
-
-  ownedBy(owner: KubeObject): T[] {
-    return this.merge(this.#options.source.list(), (object) => isControlledBy(object, owner));
   }
 
   /** Objects from an index of the cache, corrected and completed by our writes; `belongs` is the index's condition. */
@@ -108,9 +101,8 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
     try {
       return this.#written(await this.#create(object, options), options);
     } catch (error) {
-      const uncertain = isUncertain(error) || options.signal.aborted;
-      if (uncertain) this.#lookLater(keyText(key));
-      else if (this.#entries.get(keyText(key)) === unresolved) this.#restore(keyText(key), before);
+      const isCertain = !isUncertain(error) && !options.signal.aborted;
+      if (isCertain && this.#entries.get(keyText(key)) === unresolved) this.#restore(keyText(key), before);
       throw error;
     }
   }
@@ -149,8 +141,6 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
 
   [Symbol.dispose](): void {
     this.#subscription?.[Symbol.dispose]();
-    for (const cancel of this.#timers.values()) cancel();
-    this.#timers.clear();
     this.#entries.clear();
   }
 
@@ -200,16 +190,6 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
     return entry;
   }
 
-  /** No read may come in the meantime; the owner must learn that the object never appeared. */
-  #lookLater(text: string): void {
-    this.#timers.get(text)?.();
-    const look = (): void => {
-      this.#timers.delete(text);
-      this.#look(text);
-    };
-    this.#timers.set(text, this.#clock.schedule(unresolvedMs, look));
-  }
-
   #restore(text: string, before: Entry<T> | undefined): void {
     if (before) this.#entries.set(text, before);
     else this.#entries.delete(text);
@@ -247,7 +227,6 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
     this.#entries.delete(text);
     const fields = { object: `${this.#options.type.kind} ${text}`, state: entry.kind };
     this.#options.log.warn(fields, "own write was never seen in the cache");
-    if (entry.kind === "unresolved") this.#options.onGivenUp?.(entry.object);
     return cached;
   }
 

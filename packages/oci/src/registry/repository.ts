@@ -50,11 +50,9 @@ const manifestTypes = [
   mediaType.dockerManifestList,
 ].join(", ");
 
-type PutOutcome = "existed" | "mounted" | "sent";
+type PutOutcome = "existed" | "sent";
 
 interface PutBlobOptions extends UploadOptions {
-  /** Full names of repositories of the same registry that may hold the blob already. */
-  readonly mountFrom?: readonly string[];
   /** The caller knows that the blob is new: do not ask first. */
   readonly assumeAbsent?: boolean;
 }
@@ -193,8 +191,6 @@ export class Repository {
   async putBlob(content: BlobContent, options: PutBlobOptions): Promise<PutOutcome> {
     const { digest } = content;
     if (!options.assumeAbsent && (await this.headBlob(digest, options))) return "existed";
-    for (const from of options.mountFrom ?? [])
-      if (await this.mountBlob({ digest, from }, options)) return "mounted";
     const target: UploadTarget = {
       transport: this.#options.transport,
       uploads: this.#url("blobs/uploads/"),

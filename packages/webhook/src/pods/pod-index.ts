@@ -78,10 +78,6 @@ export class PodIndex {
     return this.#byVmName.get(vmName);
   }
 
-  get(uid: string): SlimPod | undefined {
-    return this.#byUid.get(uid);
-  }
-
   /** A machine's pod by its name. */
   named(namespace: string, name: string): SlimPod | undefined {
     return this.#byName.get(`${namespace}/${name}`);
