@@ -1,6 +1,6 @@
 /** What `up` shows: a CocoonSet with a main agent and one sub-agent forked from it, from the built-in image. */
 import { apiVersion } from "@cocoon/contract";
-import { Fault, isFault, sleep, type Abortable } from "@cocoon/core";
+import { Fault, sleep, type Abortable, ignoreFault } from "@cocoon/core";
 import { openKubeClient } from "@cocoon/kube";
 import { demoImageName, openImageLibrary } from "@cocoon/images";
 import { cocoonSets, type SetObject } from "./cluster/kinds.ts";
@@ -50,11 +50,7 @@ export async function ensureDemo(
   { signal, report }: DemoOptions,
 ): Promise<void> {
   await using client = await openKubeClient({ signal, kubeconfig, context });
-  try {
-    await client.create(cocoonSets, demoSet, { signal });
-  } catch (error) {
-    if (!isFault(error, "alreadyExists")) throw error;
-  }
+  await ignoreFault("alreadyExists", client.create(cocoonSets, demoSet, { signal }));
   const deadline = performance.now() + readyMs;
   for (;;) {
     const set = await client.get(cocoonSets, key, { signal });

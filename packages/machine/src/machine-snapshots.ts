@@ -6,7 +6,7 @@
  * manifest's own 404. Every method may be repeated. What a method sets it reads back before it resolves.
  */
 import { hibernateTag, isRepository, tryParseImageReference, type ArtifactKind } from "@cocoon/contract";
-import { Fault, isFault, type Abortable } from "@cocoon/core";
+import { Fault, type Abortable, ignoreFault } from "@cocoon/core";
 import { readArtifactKind, type PushReport, type Registry, type Repository } from "@cocoon/oci";
 import { CallGate, type CallLimits } from "./call-gate.ts";
 import { claimSnapshot, removeClaim, sealSnapshot, type Claim } from "./snapshots/claim.ts";
@@ -88,14 +88,12 @@ export class MachineSnapshots {
     const reference = tryParseImageReference(image);
     if (!reference || reference.kind !== "registry" || reference.registry !== undefined) return undefined;
     const name = reference.digest ?? reference.tag ?? "latest";
-    try {
-      return await this.#run(reference.repository, options, async (repository, limited) =>
+    return ignoreFault(
+      "notFound",
+      this.#run(reference.repository, options, async (repository, limited) =>
         readArtifactKind((await repository.getManifest(name, limited)).bytes),
-      );
-    } catch (error) {
-      if (isFault(error, "notFound")) return undefined;
-      throw error;
-    }
+      ),
+    );
   }
 
   /** Pushes and reads the tag back. `forbidden` when the tag holds a machine of another namespace. */

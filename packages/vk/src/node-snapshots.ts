@@ -6,7 +6,7 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { hibernateTag, latestTag, tryParseImageReference } from "@cocoon/contract";
 import { snapshotReference } from "@cocoon/contract/legacy";
-import { Fault, isFault, type Abortable } from "@cocoon/core";
+import { Fault, isFault, type Abortable, ignoreFault } from "@cocoon/core";
 import { MachineSnapshots } from "@cocoon/machine";
 import {
   openCloudImage,
@@ -240,22 +240,13 @@ export async function findLocalSnapshot(
   name: string,
   { signal }: Abortable,
 ): Promise<Snapshot | undefined> {
-  try {
-    const found = await runtime.snapshots.inspect(name, { signal });
-    return found.name === name ? found : undefined;
-  } catch (error) {
-    if (isFault(error, "notFound")) return undefined;
-    throw error;
-  }
+  const found = await ignoreFault("notFound", runtime.snapshots.inspect(name, { signal }));
+  return found?.name === name ? found : undefined;
 }
 
 /** Not there is success. */
 export async function dropLocalSnapshot(runtime: VmRuntime, name: string, options: Abortable): Promise<void> {
   const local = await findLocalSnapshot(runtime, name, options);
   if (!local) return;
-  try {
-    await runtime.snapshots.remove(local.id, options);
-  } catch (error) {
-    if (!isFault(error, "notFound")) throw error;
-  }
+  await ignoreFault("notFound", runtime.snapshots.remove(local.id, options));
 }

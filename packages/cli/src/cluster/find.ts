@@ -1,6 +1,6 @@
 /** Sets and machines by the names that people type. What is not there is named with what may have been meant. */
 import { annotation, isMachinePod, label, readText } from "@cocoon/contract";
-import { Fault, isFault, getErrorMessage } from "@cocoon/core";
+import { Fault, isFault, getErrorMessage, ignoreFault } from "@cocoon/core";
 import { nodes, pods, type KubeObject, type Node, type Pod, type ResourceType } from "@cocoon/kube";
 import { didYouMean } from "../near-names.ts";
 import { cocoonSets, type SetObject } from "./kinds.ts";
@@ -85,12 +85,7 @@ export async function tryGet<T extends KubeObject>(
   type: ResourceType<T>,
   key: { readonly namespace?: string; readonly name: string },
 ): Promise<T | undefined> {
-  try {
-    return await client.get(type, key, { signal });
-  } catch (error) {
-    if (isFault(error, "notFound")) return undefined;
-    throw error;
-  }
+  return ignoreFault("notFound", client.get(type, key, { signal }));
 }
 
 export interface FindMachineOptions {

@@ -9,7 +9,16 @@
  *
  * Across crashes and leaders the name protects: derived from the owner, the server refuses a second one.
  */
-import { clockSleep, Fault, isFault, systemClock, toFault, type Clock, type Logger } from "@cocoon/core";
+import {
+  clockSleep,
+  Fault,
+  isFault,
+  systemClock,
+  toFault,
+  type Clock,
+  type Logger,
+  ignoreFault,
+} from "@cocoon/core";
 import type { DeleteOptions, KubeClient, Patch, WriteOptions } from "../client/client.ts";
 import {
   getKey,
@@ -123,11 +132,10 @@ export class OwnWrites<T extends KubeObject> implements Disposable {
     if (!uid) throw new Fault("invalid", `${keyText(getKey(object))} has no uid: it was never confirmed`);
     this.#assertRoom();
     const preconditions = { ...options.preconditions, uid };
-    try {
-      await this.#options.client.delete(this.#options.type, getKey(object), { ...options, preconditions });
-    } catch (error) {
-      if (!isFault(error, "notFound")) throw error;
-    }
+    await ignoreFault(
+      "notFound",
+      this.#options.client.delete(this.#options.type, getKey(object), { ...options, preconditions }),
+    );
     if (!options.dryRun) this.#put("deleted", object);
   }
 

@@ -10,7 +10,7 @@ import {
   type Manifest,
   type TagPurpose,
 } from "@cocoon/contract";
-import { isFault, type Abortable } from "@cocoon/core";
+import { type Abortable, ignoreFault } from "@cocoon/core";
 import { readSnapshot, type Repository } from "@cocoon/oci";
 import { findDigest, listTags } from "./tags.ts";
 
@@ -35,13 +35,9 @@ export async function findSnapshot(
   reference: string,
   options: Abortable,
 ): Promise<SnapshotInfo | undefined> {
-  try {
-    const { digest, manifest, config } = await readSnapshot(repository, reference, options);
-    return { digest, snapshotId: config.snapshotId, ...readOrigin(manifest) };
-  } catch (error) {
-    if (isFault(error, "notFound")) return undefined;
-    throw error;
-  }
+  const found = await ignoreFault("notFound", readSnapshot(repository, reference, options));
+  if (!found) return undefined;
+  return { digest: found.digest, snapshotId: found.config.snapshotId, ...readOrigin(found.manifest) };
 }
 
 export type SnapshotOrigin = Omit<SnapshotInfo, "digest" | "snapshotId">;
@@ -62,14 +58,10 @@ export async function findManifest(
   reference: string,
   options: Abortable,
 ): Promise<(SnapshotOrigin & { readonly digest: string; readonly manifest: Manifest }) | undefined> {
-  try {
-    const { digest, bytes } = await repository.getManifest(reference, options);
-    const manifest = manifestSchema.parse(JSON.parse(bytes.toString("utf8")));
-    return { digest, manifest, ...readOrigin(manifest) };
-  } catch (error) {
-    if (isFault(error, "notFound")) return undefined;
-    throw error;
-  }
+  const found = await ignoreFault("notFound", repository.getManifest(reference, options));
+  if (!found) return undefined;
+  const manifest = manifestSchema.parse(JSON.parse(found.bytes.toString("utf8")));
+  return { digest: found.digest, manifest, ...readOrigin(manifest) };
 }
 
 /** What tag `hibernate` names, and which nodes have a word in it. */

@@ -14,7 +14,7 @@
 import { randomUUID } from "node:crypto";
 import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { Fault, getErrorMessage, silentLogger, systemCode, type Logger } from "@cocoon/core";
+import { Fault, getErrorMessage, silentLogger, type Logger, ignoreMissing } from "@cocoon/core";
 import { assertDigest } from "../digest.ts";
 import type { Encoding } from "./codec.ts";
 import { removeDatabase, StoreDatabase } from "./store-database.ts";
@@ -279,7 +279,7 @@ export class ChunkStore implements Disposable {
       for (const entry of await tryReadTree(root)) {
         if (folder === "packs" && this.#database.hasPack(entry.name)) continue;
         const path = join(entry.parentPath, entry.name);
-        const found = await tryStat(path);
+        const found = await ignoreMissing(stat(path));
         if (found && found.mtimeMs < before) await rm(path, { force: true });
       }
     }
@@ -291,22 +291,8 @@ export class ChunkStore implements Disposable {
 }
 
 async function tryReadTree(root: string): Promise<{ name: string; parentPath: string }[]> {
-  try {
-    const entries = await readdir(root, { recursive: true, withFileTypes: true });
-    return entries.filter((each) => each.isFile());
-  } catch (error) {
-    if (systemCode(error) === "ENOENT") return [];
-    throw error;
-  }
-}
-
-async function tryStat(path: string): Promise<{ mtimeMs: number } | undefined> {
-  try {
-    return await stat(path);
-  } catch (error) {
-    if (systemCode(error) === "ENOENT") return undefined;
-    throw error;
-  }
+  const entries = await ignoreMissing(readdir(root, { recursive: true, withFileTypes: true }));
+  return (entries ?? []).filter((each) => each.isFile());
 }
 
 function getHex(digest: string): string {

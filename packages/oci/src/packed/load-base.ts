@@ -1,6 +1,6 @@
 /** Earlier snapshots that a new one may build on. Losing one costs bytes, never correctness. */
 import { manifestSchema, mediaType } from "@cocoon/contract";
-import { isFault, getErrorMessage, type Abortable, type Logger } from "@cocoon/core";
+import { getErrorMessage, type Abortable, type Logger, ignoreFault } from "@cocoon/core";
 import type { ChunkStore } from "../chunks/chunk-store.ts";
 import { tryReadDigest } from "../digest.ts";
 import type { Repository } from "../registry/repository.ts";
@@ -58,10 +58,5 @@ async function tryReadManifest(
 ): Promise<Uint8Array | undefined> {
   const local = tryReadDigest(reference) && (await options.store?.tryReadBlob(reference));
   if (local) return local;
-  try {
-    return (await repository.getManifest(reference, options)).bytes;
-  } catch (error) {
-    if (isFault(error, "notFound")) return undefined;
-    throw error;
-  }
+  return (await ignoreFault("notFound", repository.getManifest(reference, options)))?.bytes;
 }

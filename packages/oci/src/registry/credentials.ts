@@ -5,7 +5,14 @@
 import { spawn } from "node:child_process";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { Fault, getErrorMessage, tryReadFile, withDeadline, type Abortable } from "@cocoon/core";
+import {
+  Fault,
+  getErrorMessage,
+  tryReadFile,
+  withDeadline,
+  type Abortable,
+  tryParseJson,
+} from "@cocoon/core";
 import * as z from "zod";
 
 export type Credential =
@@ -154,14 +161,6 @@ async function askHelper(question: HelperQuestion, signal: AbortSignal): Promise
   const { Username: username, Secret: secret } = parsed.data;
   if (username === "<token>") return { kind: "refresh", token: secret };
   return { kind: "basic", username, password: secret };
-}
-
-function tryParseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function runHelper(

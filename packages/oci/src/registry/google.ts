@@ -11,7 +11,15 @@
 import { createPrivateKey, sign } from "node:crypto";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { Fault, getErrorMessage, orAborted, tryReadFile, withDeadline, type Abortable } from "@cocoon/core";
+import {
+  Fault,
+  getErrorMessage,
+  orAborted,
+  tryReadFile,
+  withDeadline,
+  type Abortable,
+  tryParseJson,
+} from "@cocoon/core";
 import * as z from "zod";
 import { isLoopbackHost } from "./address.ts";
 import type { Credential, CredentialSource } from "./credentials.ts";
@@ -111,7 +119,7 @@ async function findFile(options: GoogleCredentialOptions): Promise<CredentialFil
   const text = await tryReadFile(path);
   if (text === undefined && named === undefined) return undefined;
   if (text === undefined) throw new Fault("invalid", `GOOGLE_APPLICATION_CREDENTIALS: no file ${path}`);
-  const parsed = fileSchema.safeParse(tryParse(text));
+  const parsed = fileSchema.safeParse(tryParseJson(text));
   if (parsed.success) return parsed.data;
   // Not quoted: the file holds a key.
   const where = [...new Set(parsed.error.issues.map((issue) => issue.path.join(".") || "content"))].join(
@@ -125,14 +133,6 @@ async function findFile(options: GoogleCredentialOptions): Promise<CredentialFil
 
 function usualPath(): string {
   return join(homedir(), ".config/gcloud/application_default_credentials.json");
-}
-
-function tryParse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 type Token = z.output<typeof tokenSchema>;
@@ -222,14 +222,14 @@ async function readToken(response: Response, { host }: URL): Promise<Token> {
   const text = (await response.text()).slice(0, answerBytes);
   if (!response.ok) {
     const refused = response.status >= 400 && response.status < 500 && response.status !== 429;
-    const { error } = z.looseObject({ error: z.string().max(100) }).safeParse(tryParse(text)).data ?? {};
+    const { error } = z.looseObject({ error: z.string().max(100) }).safeParse(tryParseJson(text)).data ?? {};
     const reason = error === undefined ? "" : ` (${error})`;
     throw new Fault(
       refused ? "unauthorized" : "unavailable",
       `Google's token service ${host} answered ${response.status}${reason}`,
     );
   }
-  const parsed = tokenSchema.safeParse(tryParse(text));
+  const parsed = tokenSchema.safeParse(tryParseJson(text));
   // Not quoted: a malformed answer may still hold a token.
   if (!parsed.success) throw new Fault("unavailable", `Google's token service ${host} gave no token`);
   return parsed.data;

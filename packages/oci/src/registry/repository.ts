@@ -3,7 +3,7 @@
  * everything that kept us from asking is a Fault with another code.
  */
 import { mediaType } from "@cocoon/contract";
-import { Fault, isFault, type Abortable } from "@cocoon/core";
+import { Fault, type Abortable, ignoreFault } from "@cocoon/core";
 import { assertDigest, computeDigest, readDigest, tryReadDigest } from "../digest.ts";
 import { downloadBlob, type BlobPart, type BlobSource } from "./blob-download.ts";
 import { uploadBlob, type BlobContent, type UploadOptions, type UploadTarget } from "./blob-upload.ts";
@@ -82,17 +82,8 @@ export class Repository {
     const complete = digest && tryReadDigest(digest) && type && Number.isSafeInteger(size) && size > 0;
     if (response.status === 200 && complete) return { digest, mediaType: withoutParameters(type), size };
     // A HEAD without a digest, and a 404, which has no body and so no proof: GET decides.
-    return this.#tryGetHead(reference, signal);
-  }
-
-  async #tryGetHead(reference: string, signal: AbortSignal): Promise<ManifestHead | undefined> {
-    try {
-      const { bytes: _bytes, ...head } = await this.getManifest(reference, { signal });
-      return head;
-    } catch (error) {
-      if (isFault(error, "notFound")) return undefined;
-      throw error;
-    }
+    const found = await ignoreFault("notFound", this.getManifest(reference, { signal }));
+    return found && { digest: found.digest, mediaType: found.mediaType, size: found.size };
   }
 
   /** The manifest, checked against its digest. `notFound` when it surely is not there. */

@@ -1,5 +1,5 @@
 /** One HTTP exchange with a registry, and what its answers mean in our words. */
-import { Fault, type FaultCode } from "@cocoon/core";
+import { Fault, type FaultCode, tryParseJson } from "@cocoon/core";
 import * as z from "zod";
 
 type Method = "GET" | "HEAD" | "PUT" | "POST" | "PATCH" | "DELETE";
@@ -101,7 +101,7 @@ async function tryReadError(
   } catch {
     return { text: "", ociCodes: [] }; // the status alone has to do
   }
-  const parsed = errorBody.safeParse(tryParse(text));
+  const parsed = errorBody.safeParse(tryParseJson(text));
   const errors = parsed.success ? parsed.data.errors : [];
   const readable = parsed.success
     ? errors.map((each) => [each.code, each.message].filter(Boolean).join(" ")).join("; ")
@@ -110,14 +110,6 @@ async function tryReadError(
     text: readable.slice(0, quotedBytes).replaceAll(/\s+/g, " ").trim(),
     ociCodes: errors.map((each) => each.code),
   };
-}
-
-function tryParse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** `Retry-After` in seconds or as a date. */

@@ -5,7 +5,7 @@
 import { randomUUID } from "node:crypto";
 import { mkdir, open, readdir, rename, rm, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { Fault, isAlive, syncDirectory, systemCode, tryIdentify } from "@cocoon/core";
+import { Fault, isAlive, syncDirectory, systemCode, tryIdentify, pathExists } from "@cocoon/core";
 import { assertFileName, envelopeName } from "./file-name.ts";
 
 interface NewFile {
@@ -29,7 +29,7 @@ const partMark = ".part-";
 export async function startDirectory(target: string): Promise<DirectoryBuild> {
   const parent = dirname(target);
   await mkdir(parent, { recursive: true });
-  if (await exists(target)) throw new Fault("alreadyExists", `${target} exists`);
+  if (await pathExists(target)) throw new Fault("alreadyExists", `${target} exists`);
   await removeAbandoned(target);
   const path = join(parent, `${partPrefix(target)}${process.pid}-${randomUUID()}`);
   await mkdir(path, { mode: 0o700 });
@@ -95,15 +95,5 @@ async function removeAbandoned(target: string): Promise<void> {
     const owner = tryIdentify(pid);
     if (owner && isAlive(owner)) continue;
     await rm(join(parent, name), { recursive: true, force: true });
-  }
-}
-
-async function exists(path: string): Promise<boolean> {
-  try {
-    await (await open(path, "r")).close();
-    return true;
-  } catch (error) {
-    if (systemCode(error) === "ENOENT") return false;
-    throw error;
   }
 }

@@ -8,7 +8,7 @@ import {
   formatSnapshotEnvelope,
   type SnapshotEnvelope,
 } from "@cocoon/contract";
-import { Fault, systemCode, type Abortable } from "@cocoon/core";
+import { Fault, type Abortable, ignoreMissing } from "@cocoon/core";
 import { ChunkStore } from "../chunks/chunk-store.ts";
 import { indexLimitBytes, readIndex, type SnapshotIndex } from "../packed/index-codec.ts";
 import { pullPacks, type BuiltFile } from "../packed/pull-packs.ts";
@@ -160,13 +160,8 @@ async function openSimilar(
 }
 
 async function tryOpen(path: string): Promise<SimilarFile | undefined> {
-  try {
-    const handle = await open(path, "r");
-    return { handle, size: (await handle.stat()).size };
-  } catch (error) {
-    if (systemCode(error) === "ENOENT") return undefined;
-    throw error;
-  }
+  const handle = await ignoreMissing(open(path, "r"));
+  return handle && { handle, size: (await handle.stat()).size };
 }
 
 /** Without a store of the node, packs are kept for the length of this pull. */

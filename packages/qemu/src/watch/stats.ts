@@ -1,5 +1,6 @@
 /** What a VM uses, from the system's own counters; nothing here talks to QEMU or disturbs the guest. */
-import { readFile, stat } from "node:fs/promises";
+import { readProcessFile } from "@cocoon/vm/host";
+import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { Fault, tryReadFile, type Abortable } from "@cocoon/core";
 import type { AgentLinks } from "../agent/agent-links.ts";
@@ -42,25 +43,17 @@ export async function readStats(
 }
 
 async function cpuNanos(pid: number): Promise<number> {
-  const text = await procFile(pid, "stat");
+  const text = await readProcessFile(pid, "stat");
   const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
   return ((Number(fields[11]) + Number(fields[12])) * 1e9) / ticksPerSecond;
-}
-
-async function procFile(pid: number, name: string): Promise<string> {
-  try {
-    return await readFile(`/proc/${pid}/${name}`, "latin1");
-  } catch (error) {
-    throw new Fault("conflict", "VM not running: its process is gone", { cause: error });
-  }
 }
 
 /** The guest's memory is the mapping of its memory file; the rest of the process is QEMU's own. */
 async function readMemory(pid: number, files: string): Promise<VmStats["memory"]> {
   const [status, rollup, maps] = await Promise.all([
-    procFile(pid, "status"),
-    procFile(pid, "smaps_rollup").catch(() => ""),
-    procFile(pid, "smaps").catch(() => ""),
+    readProcessFile(pid, "status"),
+    readProcessFile(pid, "smaps_rollup").catch(() => ""),
+    readProcessFile(pid, "smaps").catch(() => ""),
   ]);
   const residentBytes = field(status, "VmRSS") * kibibyte;
   if (rollup === "" || maps === "") return { residentBytes };
@@ -98,7 +91,7 @@ async function readDisks(files: string, record: VmRecord): Promise<VmStats["disk
 }
 
 async function readIo(pid: number): Promise<{ readBytes?: number; writtenBytes?: number }> {
-  const text = await procFile(pid, "io").catch(() => "");
+  const text = await readProcessFile(pid, "io").catch(() => "");
   if (text === "") return {};
   return { readBytes: field(text, "read_bytes"), writtenBytes: field(text, "write_bytes") };
 }

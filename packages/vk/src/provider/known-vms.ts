@@ -3,7 +3,7 @@
  * Go command, lists none of their VMs, and that must not count as "gone": the start is refused before the node is registered.
  */
 import { isPodTerminal } from "@cocoon/contract";
-import { Fault, isFault, type Abortable } from "@cocoon/core";
+import { Fault, type Abortable, ignoreFault } from "@cocoon/core";
 import { nodes, pods, type KubeClient } from "@cocoon/kube";
 import { readMachine } from "@cocoon/machine";
 import type { VmRuntime } from "@cocoon/vm";
@@ -37,14 +37,9 @@ async function findLastEngine(
   name: string,
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  try {
-    const { status } = await client.get(nodes, { name }, { signal });
-    const version = status?.nodeInfo?.["containerRuntimeVersion"];
-    return typeof version === "string" ? version.split("://")[0] : undefined;
-  } catch (error) {
-    if (isFault(error, "notFound")) return undefined;
-    throw error;
-  }
+  const node = await ignoreFault("notFound", client.get(nodes, { name }, { signal }));
+  const version = node?.status?.nodeInfo?.["containerRuntimeVersion"];
+  return typeof version === "string" ? version.split("://")[0] : undefined;
 }
 
 /** Machines that run here as far as their pods show. */

@@ -1,6 +1,6 @@
 /** Reads everything that the plan for one machine needs. A lookup that gets no answer stops the step. */
 import { latestTag } from "@cocoon/contract";
-import { isFault, type Abortable } from "@cocoon/core";
+import { isFault, type Abortable, ignoreFault } from "@cocoon/core";
 import { nodes, type KubeClient } from "@cocoon/kube";
 import type { HibernatedSnapshot } from "@cocoon/machine";
 import type { Vm, VmRuntime } from "@cocoon/vm";
@@ -129,13 +129,8 @@ export async function findVm(
   name: string,
   { signal }: Abortable,
 ): Promise<Vm | undefined> {
-  try {
-    const found = await runtime.inspect(name, { signal });
-    return found.name === name ? found : undefined;
-  } catch (error) {
-    if (isFault(error, "notFound")) return undefined;
-    throw error;
-  }
+  const found = await ignoreFault("notFound", runtime.inspect(name, { signal }));
+  return found?.name === name ? found : undefined;
 }
 
 /** Nodes that hibernated or claimed the snapshot and can no longer run anything. */

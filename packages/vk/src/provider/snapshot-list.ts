@@ -5,7 +5,7 @@
  * keeps no machine from hibernating or waking.
  */
 import { snapshotConfigMapName } from "@cocoon/contract/legacy";
-import { isFault, getErrorMessage, type Abortable } from "@cocoon/core";
+import { isFault, getErrorMessage, type Abortable, ignoreFault } from "@cocoon/core";
 import { configMaps, pods } from "@cocoon/kube";
 import { readMachine } from "@cocoon/machine";
 import { readPodMachine } from "../pod-machine.ts";
@@ -35,11 +35,7 @@ export async function listHibernated(context: StepContext, options: Abortable): 
 export async function unlistHibernated(context: StepContext, options: Abortable): Promise<void> {
   const data = { [readPodMachine(context.tracked.writer.pod).vm.vmName]: null };
   await orReport(context, options, async () => {
-    try {
-      await patch(context, data, options);
-    } catch (error) {
-      if (!isFault(error, "notFound")) throw error;
-    }
+    await ignoreFault("notFound", patch(context, data, options));
   });
 }
 

@@ -1,9 +1,19 @@
 /** `VmRuntime` over an external `cocoon` command: the Go engine of either vintage, or our own. */
-import { readFile, stat } from "node:fs/promises";
+import { readProcessFile } from "../host/index.ts";
+import { stat } from "node:fs/promises";
 import { connect } from "node:net";
 import { dirname } from "node:path";
 import type { Duplex } from "node:stream";
-import { Fault, isFault, sleep, toFault, withDeadline, type Abortable, type Logger } from "@cocoon/core";
+import {
+  Fault,
+  isFault,
+  sleep,
+  toFault,
+  withDeadline,
+  type Abortable,
+  type Logger,
+  pathExists,
+} from "@cocoon/core";
 import { Consoles } from "../consoles.ts";
 import type { GcReport, GuestProcess, RuntimeDescription, VmEvent, VmImages, VmRuntime } from "../runtime.ts";
 import type {
@@ -160,7 +170,7 @@ export class CliRuntime implements VmRuntime {
   }
 
   async #believe(vm: Vm, options: Abortable): Promise<Vm> {
-    if (vm.state !== "running" || (vm.pid !== undefined && (await isThere(`/proc/${vm.pid}`)))) return vm;
+    if (vm.state !== "running" || (vm.pid !== undefined && (await pathExists(`/proc/${vm.pid}`)))) return vm;
     return this.inspect(vm.id, options).catch((error: unknown) => {
       if (isFault(error, "notFound")) return { ...vm, state: "stopped" as const };
       throw error;
@@ -227,7 +237,10 @@ export class CliRuntime implements VmRuntime {
   async stats(ref: string, options: Abortable): Promise<VmStats> {
     const vm = await this.inspect(ref, options);
     if (vm.pid === undefined) throw new Fault("conflict", `VM not running: ${vm.name}`);
-    const [text, status] = await Promise.all([readProc(vm.pid, "stat"), readProc(vm.pid, "status")]);
+    const [text, status] = await Promise.all([
+      readProcessFile(vm.pid, "stat"),
+      readProcessFile(vm.pid, "status"),
+    ]);
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
     const own = vm.disks.filter((disk) => !disk.readOnly);
     const sizes = await Promise.all(own.map((disk) => stat(disk.path).catch(() => ({ size: 0, blocks: 0 }))));
@@ -308,18 +321,3 @@ export class CliRuntime implements VmRuntime {
 
 /** Verbs that not every vintage has. */
 const newVerbs: ReadonlySet<string> = new Set(["pause", "resume", "reset"]);
-
-async function isThere(path: string): Promise<boolean> {
-  return stat(path).then(
-    () => true,
-    () => false,
-  );
-}
-
-async function readProc(pid: number, name: string): Promise<string> {
-  try {
-    return await readFile(`/proc/${pid}/${name}`, "latin1");
-  } catch (error) {
-    throw new Fault("conflict", "VM not running: its process is gone", { cause: error });
-  }
-}

@@ -1,3 +1,4 @@
 /** host: what engines and images need of the host: Unix sockets, programs. */
+export { readProcessFile } from "./process-file.ts";
 export { requireTools, runTool, type RunOptions, type ToolName, type ToolOutput } from "./tools.ts";
 export { connectIn, receiveOnce } from "./unix-socket.ts";
