@@ -43,9 +43,9 @@ of a set means its main agent. A name that nothing has is answered with those th
 | \`not ready\` | it runs, but does not answer |
 | \`hibernating\` | it is to sleep: memory and disk go to the registry |
 | \`asleep\` | it sleeps in the snapshot that is shown |
-| \`waking\` | it comes back from its snapshot |
+| \`waking\` | it is being restored from its snapshot |
 | \`failed\` | its node could not do what was asked; the reason stands below the table |
-| \`terminating\` | its pod goes |
+| \`terminating\` | its pod is being deleted |
 | \`unknown\` | its node reports a word that this version does not know |
 
 \`get\` prints with \`-o json\` and \`-o yaml\`: of sets the CocoonSets as the API server has them; of machines objects with
@@ -65,6 +65,7 @@ the same command takes the wait up again. Ctrl-C ends the wait only.
 | \`get\`, \`events\` | get and list of cocoonsets, cocoonhibernations, pods and events |
 | \`create\`, \`suspend\`, \`resume\`, \`migrate\`, \`snapshot restore\` | create or patch of cocoonsets; \`migrate\` also reads the node |
 | \`scale\` | patch of cocoonsets/scale |
+| \`delete\` | delete of cocoonsets |
 | \`hibernate\`, \`wake\` | create, patch and delete of cocoonhibernations |
 | \`exec\`, \`console\`, \`logs\`, \`ssh\` | create of pods/exec, pods/attach, pods/portforward; get of pods/log |
 | \`drain\`, \`uncordon\` | in the whole cluster: patch of nodes, list of pods, create of pods/eviction |

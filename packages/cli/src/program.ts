@@ -2,6 +2,7 @@
  * The whole command line as one tree: what `--help` shows, completions offer and docs/cli.md is made of. Building it
  * loads no command.
  */
+import { stateDefaults } from "@cocoon/core";
 import { versionText } from "@cocoon/core/version";
 import { Command, CommanderError } from "commander";
 import { addCommands } from "./commands/index.ts";
@@ -34,14 +35,6 @@ export async function buildProgram(name: string, argv: readonly string[] = []): 
     throw new CommanderError(0, "commander.version", "");
   });
   await addCommands(program, argv);
-  stateFlagDefaults(program);
+  stateDefaults(program);
   return program;
-}
-
-/** A flag without a value is off unless it is given; every other option says its default itself. */
-function stateFlagDefaults(command: Command): void {
-  for (const option of command.options)
-    if (!option.required && !option.optional && !option.description.includes("(default"))
-      option.description += " (default: off)";
-  for (const each of command.commands) stateFlagDefaults(each);
 }

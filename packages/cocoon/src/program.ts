@@ -1,6 +1,6 @@
 /** The command tree of `cocoon`, and how it ends: 0 done, 1 for any error, the guest's own code for `vm exec`. */
 import { arch, platform } from "node:os";
-import { buildInfo, getErrorMessage } from "@cocoon/core";
+import { buildInfo, getErrorMessage, stateDefaults } from "@cocoon/core";
 import { Command, CommanderError } from "commander";
 import { completionScript } from "./completion.ts";
 import { runDoctor } from "./commands/doctor.ts";
@@ -37,13 +37,16 @@ function cocoonProgram(io: CommandIo): Command {
   const program = new Command("cocoon")
     .description("MicroVM engine")
     .option("--config <file>", "settings file")
-    .option("--root-dir <directory>", "where everything is kept (COCOON_ROOT_DIR, /var/lib/cocoon)")
+    .option(
+      "--root-dir <directory>",
+      "where everything is kept (default: COCOON_ROOT_DIR, else /var/lib/cocoon)",
+    )
     .option("--run-dir <directory>", "accepted, not used: everything is below the root directory")
     .option("--log-dir <directory>", "accepted, not used: everything is below the root directory")
     .option("--cni-conf-dir <directory>", "accepted, not used")
     .option("--cni-bin-dir <directory>", "accepted, not used")
-    .option("--dns <list>", "DNS servers (COCOON_DNS, 8.8.8.8,1.1.1.1)")
-    .option("--log-level <level>", "info");
+    .option("--dns <list>", "DNS servers (default: COCOON_DNS, else 8.8.8.8,1.1.1.1)")
+    .option("--log-level <level>", "log level (default: info)");
   const open: Open = (command) =>
     new CommandSession(io, readSettings(command.optsWithGlobals<GlobalFlags>(), io.env));
   addVerbs(program.command("image").description("images"), open, imageVerbs);
@@ -57,6 +60,7 @@ function cocoonProgram(io: CommandIo): Command {
       run: (session, shell: string) => session.print(completionScript(shell, program)),
     },
   ]);
+  stateDefaults(program);
   quiet(program, io);
   return program;
 }

@@ -40,18 +40,18 @@ export interface CloneFlags extends CommonFlags {
 }
 
 const commonFlags: FlagTable = {
-  "--name <name>": "name of the VM",
+  "--name <name>": "name of the VM (default: made from the image or the snapshot)",
   "--queue-size <n>": ["ring depth of network queues, 0 = 512", "0"],
   "--disk-queue-size <n>": ["ring depth of disk queues (kept, not used)", "0"],
-  "--network <name>": "network: user or bridge",
+  "--network <name>": "network: user or bridge (default: user)",
   "--bridge <device>": "bridge device; excludes --network",
   "--no-direct-io": "kept, not used",
-  "--cpu-weight <n>": "share of CPU against others, 1..10000",
+  "--cpu-weight <n>": "share of CPU against others, 1..10000 (default: the kernel's)",
   "--cpu-quota-us <n>": "CPU time per period in microseconds",
   "--cpu-period-us <n>": "length of the period in microseconds",
   "--cpu-burst-us <n>": "accepted, not used",
   "--cpuset-cpus <list>": "accepted, not used",
-  "--dns <list>": "DNS servers",
+  "--dns <list>": "DNS servers (default: those of the host's settings)",
   "-o, --output <format>": 'only "json" means anything',
 };
 

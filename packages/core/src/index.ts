@@ -38,6 +38,7 @@ export {
   writeFileAtomically,
 } from "./files.ts";
 export { Coalesced } from "./coalesced.ts";
+export { stateDefaults } from "./option-defaults.ts";
 export { tryParseBool } from "./go-bool.ts";
 export { parseDuration, tryParseDuration } from "./go-duration.ts";
 export { startHealthServer, type HealthServer, type ReadyCheck } from "./health.ts";

@@ -152,6 +152,15 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     const told = await ok("events", "demo");
     assert.match(told, /^LAST SEEN +TYPE +REASON +OBJECT +MESSAGE\n/);
     assert.match(told, /CocoonHibernation\/demo-1/);
+
+    assert.match(await fails(1, "delete", "demo", "other"), /there is no set "other"/);
+    assert.equal(world.kubelet.vms.size, 3, "a mistyped name deletes nothing");
+    assert.match(await ok("delete", "demo"), /demo: deleted\n/);
+    assert.deepEqual(await world.podNames(), []);
+    assert.match(
+      await ok("snapshot", "ls", "demo"),
+      new RegExp(`${world.vmName("demo-0")} +latest +sha256:`),
+    );
     assert.deepEqual(world.kubelet.violations, []);
   });
 

@@ -68,9 +68,12 @@ test("wget takes a time limit and does not crash", async () => {
     const { stdout, code } = await run(script);
     assert.deepEqual([stdout, code], ["served\n", 0], words);
   }
-  const silent = await run("wget -T 2 -O - http://127.0.0.1:81/ 2>&1");
-  assert.equal(silent.code, 1);
-  assert.match(silent.stdout, /download timed out/);
+  for (const command of ["wget", "busybox wget"]) {
+    const silent = await run(`${command} -T 2 -O - http://127.0.0.1:81/ 2>&1`);
+    assert.equal(silent.code, 1, command);
+    assert.match(silent.stdout, /download timed out/);
+  }
+  assert.equal((await run("busybox echo same")).stdout, "same\n");
 });
 
 test("SSH accepts the given key and no other", async (t) => {

@@ -8,6 +8,7 @@ const groups: Readonly<Record<string, Loaders>> = {
   "Sets and machines:": {
     get: () => import("./get.ts"),
     create: () => import("./create.ts"),
+    delete: () => import("./delete.ts"),
     images: () => import("./images.ts"),
     suspend: () => import("./suspend.ts"),
     resume: () => import("./resume.ts"),

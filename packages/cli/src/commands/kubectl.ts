@@ -11,9 +11,11 @@ export const command: CommandSpec = {
   usage: "kubectl [args...]",
   description: "the kubectl that matches the cluster, with its kubeconfig",
   configure: (declared) => declared.allowUnknownOption().helpOption(false),
-  // The arguments as they were typed: the parser takes a "--" away, which kubectl exec needs.
-  run: (_parsed: string[], options: HomeOptions) =>
-    kubectl(process.argv.slice(process.argv.indexOf("kubectl") + 1), options),
+  // The arguments as they were typed: the parser takes a "--" away, which kubectl exec needs. A first one is ours.
+  run: (_parsed: string[], options: HomeOptions) => {
+    const args = process.argv.slice(process.argv.indexOf("kubectl") + 1);
+    return kubectl(args[0] === "--" ? args.slice(1) : args, options);
+  },
 };
 
 async function kubectl(args: readonly string[], options: HomeOptions): Promise<void> {

@@ -27,7 +27,11 @@ export const lifecycleVerbs: readonly Verb[] = [
   {
     usage: "stop <vm...>",
     description: "stop VMs",
-    flags: { ...outputFlag, "--force": "at once", "--timeout <seconds>": "how long a guest may take" },
+    flags: {
+      ...outputFlag,
+      "--force": "at once",
+      "--timeout <seconds>": "how long a guest may take (default: that of the settings file)",
+    },
     run: (session, names: string[], { output, force = false, timeout }: BatchFlags) => {
       const { stopTimeoutSeconds } = session.settings;
       const seconds = timeout === undefined ? stopTimeoutSeconds : wholeNumber(timeout, "timeout");

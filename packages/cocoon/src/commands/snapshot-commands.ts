@@ -15,7 +15,7 @@ interface SaveFlags {
   readonly description?: string;
 }
 
-const saveFlags = { "--name <name>": "", "--description <text>": "" };
+export const saveFlags = { "--name <name>": "name of the snapshot", "--description <text>": "what it is" };
 
 export const snapshotVerbs: readonly Verb[] = [
   {

@@ -1,4 +1,5 @@
 /** `cocoon vm …`: making and handling VMs, and talking to their guests. */
+import { saveFlags } from "./snapshot-commands.ts";
 import { collect, type Verb } from "../verbs.ts";
 import { attachConsole } from "./console-command.ts";
 import { execInVm, printLogs, type ExecFlags } from "./guest-commands.ts";
@@ -26,8 +27,8 @@ const guestVerbs: readonly Verb[] = [
     usage: "logs <vm>",
     description: "the hypervisor's log",
     flags: {
-      "--tail <lines>": "",
-      "-f, --follow": "",
+      "--tail <lines>": "last lines only (default: all)",
+      "-f, --follow": "go on showing",
       "--console": "what the guest's console showed, instead of the hypervisor's log",
     },
     run: printLogs,
@@ -35,7 +36,7 @@ const guestVerbs: readonly Verb[] = [
   {
     usage: "hibernate <vm>",
     description: "save a VM and stop it",
-    flags: { "--name <name>": "", "--description <text>": "" },
+    flags: saveFlags,
     run: async (session, ref: string, flags: { name?: string; description?: string }) => {
       const runtime = await session.runtime();
       const { signal } = session;

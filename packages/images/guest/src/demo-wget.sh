@@ -25,8 +25,8 @@ while [ "$left" -gt 0 ]; do
     *) set -- "$@" "$word" ;;
   esac
 done
-[ -n "$limit" ] || exec busybox wget "$@"
-timeout "$limit" busybox wget "$@"
+[ -n "$limit" ] || exec busybox-applets wget "$@"
+timeout "$limit" busybox-applets wget "$@"
 code=$?
 [ "$code" -ne 143 ] || { echo "wget: download timed out" >&2; code=1; }
 exit "$code"

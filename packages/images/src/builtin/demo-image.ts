@@ -20,7 +20,7 @@ export interface BuiltinOptions extends Abortable {
   readonly refresh?: boolean;
 }
 
-const recipeVersion = 4;
+const recipeVersion = 5;
 const maxDiskBytes = 256 * 1024 * 1024;
 /** Fixed, so that equal content gives equal bytes. Guests tell their disks apart by serial, not by this. */
 const diskUuid = "c0c00000-0000-4000-8000-000000000001";

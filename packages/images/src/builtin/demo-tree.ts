@@ -60,11 +60,14 @@ export async function demoTree({ busybox, bash, work }: DemoTreeOptions): Promis
   usr.children.set("bin", link("../bin"));
   usr.children.set("sbin", link("../bin"));
   const bin = ensureDirectory(root, ["bin"]);
-  for (const name of appletNames(busybox)) bin.children.set(name, link("busybox"));
+  for (const name of appletNames(busybox)) bin.children.set(name, link("busybox-applets"));
   // busybox as a shell would run its own wget whatever is in PATH.
   bin.children.set("sh", link("bash"));
-  const wget = await readFile(join(guestSources, "demo-wget.sh"));
-  for (const [name, content] of Object.entries({ busybox, bash, wget }))
+  const [wget, wrapper] = await Promise.all(
+    ["demo-wget.sh", "demo-busybox.sh"].map((name) => readFile(join(guestSources, name))),
+  );
+  const programs = { "busybox-applets": busybox, busybox: wrapper, bash, wget };
+  for (const [name, content = Buffer.alloc(0)] of Object.entries(programs))
     bin.children.set(name, await file({ content, mode: 0o755, spoolPath: join(work, name) }));
   for (const [index, [path, text]] of Object.entries(texts).entries()) {
     const names = path.split("/");

@@ -1,5 +1,5 @@
 /** The command line of `epoch`: one tree of commands; exit code 0 done, 1 failed, 2 called wrongly, 130 interrupted. */
-import { isFault, getErrorMessage } from "@cocoon/core";
+import { isFault, getErrorMessage, stateDefaults } from "@cocoon/core";
 import { versionText } from "@cocoon/core/version";
 import { Command, CommanderError } from "commander";
 import { addAdminCommands } from "./commands/admin.ts";
@@ -55,6 +55,7 @@ function clientProgram({ env, streams, signal }: ClientParts): Command {
   addLookCommands(program, run);
   addAdminCommands(program, run);
   addFsckCommand(program, run);
+  stateDefaults(program);
   return program;
 }
 

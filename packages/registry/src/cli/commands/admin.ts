@@ -10,7 +10,10 @@ export function addAdminCommands(program: Command, run: Run): void {
     .command("gc")
     .description("collect what nothing refers to, now")
     .option("--lease <duration>", "how old it must be, such as 1h (default: as the server is configured)")
-    .option("--untagged <duration>", "how long a manifest without a tag is kept")
+    .option(
+      "--untagged <duration>",
+      "how long a manifest without a tag is kept (default: as the server is configured)",
+    )
     .action(run(collectGarbage));
   const token = program.command("token").description("who may use the server");
   token

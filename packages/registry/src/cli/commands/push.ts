@@ -50,8 +50,12 @@ function addFormatOptions(command: Command): Command {
     )
     .option("--base <ref>", "packed: a snapshot to share content with; may be repeated", collect, [])
     .option("--base-image <ref>", "image that the machine was made from, recorded with the snapshot")
-    .option("--level <number>", "zstd level", wholeNumber)
-    .option("--chunk-mib <number>", "v2: cut size in MiB", wholeNumber);
+    .option("--level <number>", "zstd level (default: 1)", wholeNumber)
+    .option(
+      "--chunk-mib <number>",
+      "v2: cut size in MiB (default: by the size of the snapshot)",
+      wholeNumber,
+    );
 }
 
 export function addPushCommands(program: Command, run: Run): void {
