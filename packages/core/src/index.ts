@@ -58,7 +58,7 @@ export {
 export { readListenAddress, type ListenAddress } from "./listen-address.ts";
 export { createLogger, silentLogger, type Logger } from "./log.ts";
 export { runMain, type MainContext } from "./main.ts";
-export { Counter, createRegistry, Gauge, Histogram, openMetric, Registry } from "./metrics.ts";
+export { Counter, createRegistry, Gauge, Histogram, MetricFactory, openMetric, Registry } from "./metrics.ts";
 export {
   abortOnSignals,
   lastLines,

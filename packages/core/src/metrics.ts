@@ -1,7 +1,6 @@
 /** Prometheus metrics: one registry per program, handed down, never a global. */
-import { Registry, collectDefaultMetrics } from "prom-client";
+import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from "prom-client";
 import { buildInfo } from "./version.ts";
-import { Gauge } from "prom-client";
 
 export { Counter, Gauge, Histogram, Registry } from "prom-client";
 
@@ -19,16 +18,57 @@ export function openMetric<M, O extends { readonly name: string }>(
   return known instanceof type ? known : new type({ ...options, registers: [registry] });
 }
 
+/** Metrics of one registry whose names share a prefix. */
+export class MetricFactory {
+  readonly #registers: Registry[];
+  readonly #prefix: string;
+
+  constructor(registry: Registry, prefix = "") {
+    this.#registers = [registry];
+    this.#prefix = prefix;
+  }
+
+  counter<L extends string = never>(name: string, help: string, labels: readonly L[] = []): Counter<L> {
+    return new Counter<L>(this.#describe(name, help, labels));
+  }
+
+  /** `collect` sets it when the registry is scraped. */
+  gauge<L extends string = never>(
+    name: string,
+    help: string,
+    {
+      labels = [],
+      collect,
+    }: { readonly labels?: readonly L[]; readonly collect?: (gauge: Gauge<L>) => void } = {},
+  ): Gauge<L> {
+    const settings = this.#describe(name, help, labels);
+    const gauge: Gauge<L> = new Gauge<L>(collect ? { ...settings, collect: () => collect(gauge) } : settings);
+    return gauge;
+  }
+
+  histogram<L extends string = never>(
+    name: string,
+    help: string,
+    { labels = [], buckets }: { readonly labels?: readonly L[]; readonly buckets?: readonly number[] },
+  ): Histogram<L> {
+    const settings = this.#describe(name, help, labels);
+    return new Histogram<L>(buckets ? { ...settings, buckets: [...buckets] } : settings);
+  }
+
+  #describe<L extends string>(name: string, help: string, labels: readonly L[]) {
+    return { name: `${this.#prefix}${name}`, help, labelNames: [...labels], registers: this.#registers };
+  }
+}
+
 export function createRegistry(program: string): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: hardlyEverMs });
   for (const name of sampled) registry.removeSingleMetric(`nodejs_eventloop_lag_${name}_seconds`);
   const info = buildInfo();
-  new Gauge({
-    name: "cocoon_build_info",
-    help: "Always 1; the labels say which build runs.",
-    labelNames: ["program", "version", "revision"],
-    registers: [registry],
-  }).set({ program, version: info.version, revision: info.revision }, 1);
+  new MetricFactory(registry)
+    .gauge("cocoon_build_info", "Always 1; the labels say which build runs.", {
+      labels: ["program", "version", "revision"],
+    })
+    .set({ program, version: info.version, revision: info.revision }, 1);
   return registry;
 }

@@ -1,5 +1,5 @@
 /** Metrics of the operator under their documented names. */
-import { Counter, Histogram, type Registry } from "@cocoon/core";
+import { MetricFactory, type Counter, type Histogram, type Registry } from "@cocoon/core";
 
 export interface OperatorMetrics {
   readonly subAgentRebuild: Counter;
@@ -25,16 +25,10 @@ export function operatorMetrics(registry: Registry): OperatorMetrics {
 }
 
 function createMetrics(registry: Registry): OperatorMetrics {
-  const counter = (name: string, help: string, labelNames: string[]) =>
-    new Counter({ name: `cocoon_operator_${name}`, help, labelNames, registers: [registry] });
+  const metrics = new MetricFactory(registry, "cocoon_operator_");
+  const counter = metrics.counter.bind(metrics);
   const histogram = (name: string, help: string) =>
-    new Histogram({
-      name: `cocoon_operator_${name}`,
-      help,
-      labelNames: ["result"],
-      buckets: phaseBuckets,
-      registers: [registry],
-    });
+    metrics.histogram(name, help, { labels: ["result"], buckets: phaseBuckets });
   return {
     subAgentRebuild: counter("subagent_rebuild_total", "Machines rebuilt after a failure.", setLabels),
     subAgentDeadLetter: counter("subagent_dead_letter_total", "Machines left after all rebuilds.", setLabels),

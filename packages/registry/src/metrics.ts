@@ -1,5 +1,5 @@
 /** What the registry counts. */
-import { Counter, Gauge, Histogram, createRegistry, type Registry } from "@cocoon/core";
+import { createRegistry, MetricFactory, type Counter, type Histogram, type Registry } from "@cocoon/core";
 import type { GcReport } from "./gc/collector.ts";
 
 export interface RequestSample {
@@ -21,38 +21,28 @@ export class RegistryMetrics {
 
   constructor() {
     this.registry = createRegistry("epoch");
-    const registers = [this.registry];
-    this.#requests = new Counter({
-      name: "epoch_http_requests_total",
-      help: "Requests answered, by route, method and status; 499 when the client left first.",
-      labelNames: ["route", "method", "code"],
-      registers,
-    });
-    this.#seconds = new Histogram({
-      name: "epoch_http_request_duration_seconds",
-      help: "Time from the first byte of a request to the end of its answer.",
-      labelNames: ["route", "method"],
-      buckets: [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 600],
-      registers,
-    });
-    this.#bytes = new Counter({
-      name: "epoch_blob_bytes_total",
-      help: "Bytes of blobs received and committed (in) or sent (out).",
-      labelNames: ["direction"],
-      registers,
-    });
-    this.#collected = new Counter({
-      name: "epoch_gc_removed_total",
-      help: "What garbage collection removed: tags, manifests, links, blobs, bytes, uploads.",
-      labelNames: ["what"],
-      registers,
-    });
-    this.#collections = new Counter({
-      name: "epoch_gc_runs_total",
-      help: "Runs of garbage collection.",
-      labelNames: ["outcome"],
-      registers,
-    });
+    const metrics = new MetricFactory(this.registry, "epoch_");
+    this.#requests = metrics.counter(
+      "http_requests_total",
+      "Requests answered, by route, method and status; 499 when the client left first.",
+      ["route", "method", "code"],
+    );
+    this.#seconds = metrics.histogram(
+      "http_request_duration_seconds",
+      "Time from the first byte of a request to the end of its answer.",
+      { labels: ["route", "method"], buckets: [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 600] },
+    );
+    this.#bytes = metrics.counter(
+      "blob_bytes_total",
+      "Bytes of blobs received and committed (in) or sent (out).",
+      ["direction"],
+    );
+    this.#collected = metrics.counter(
+      "gc_removed_total",
+      "What garbage collection removed: tags, manifests, links, blobs, bytes, uploads.",
+      ["what"],
+    );
+    this.#collections = metrics.counter("gc_runs_total", "Runs of garbage collection.", ["outcome"]);
   }
 
   countRequest({ route, method, status, tookMs }: RequestSample): void {
@@ -73,11 +63,6 @@ export class RegistryMetrics {
   }
 
   watch(name: string, help: string, read: () => number): void {
-    const gauge: Gauge = new Gauge({
-      name,
-      help,
-      registers: [this.registry],
-      collect: () => gauge.set(read()),
-    });
+    new MetricFactory(this.registry).gauge(name, help, { collect: (gauge) => gauge.set(read()) });
   }
 }

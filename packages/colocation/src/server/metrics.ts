@@ -1,5 +1,5 @@
 /** What is counted: Koordinator's series under its names, and ours. */
-import { Counter, Gauge, Histogram, type Registry } from "@cocoon/core";
+import { MetricFactory, type Histogram, type Registry } from "@cocoon/core";
 import type { AdmissionHandler, Decision, Middleware, ReviewObserver } from "@cocoon/kube/admission";
 import type { RulePolicy } from "../handlers.ts";
 import type { RuleName } from "../rules.ts";
@@ -30,38 +30,23 @@ export interface HandlerStep {
 const durationBuckets = Array.from({ length: 20 }, (_, index) => 0.001 * 2 ** index);
 
 export function createColocationMetrics(registry: Registry): ColocationMetrics {
-  const registers = [registry];
-  const duration = new Histogram({
-    name: "koord_manager_webhook_webhook_duration_milliseconds",
-    help: "Time of each step of a webhook.",
-    labelNames: ["webhook_type", "object_type", "operation", "plugin_name", "status"],
+  const manager = new MetricFactory(registry, "koord_manager_webhook_");
+  const ours = new MetricFactory(registry, "cocoon_colocation_");
+  const duration = manager.histogram("webhook_duration_milliseconds", "Time of each step of a webhook.", {
+    labels: ["webhook_type", "object_type", "operation", "plugin_name", "status"],
     buckets: durationBuckets,
-    registers,
   });
-  const weight = new Gauge({
-    name: "koord_manager_webhook_quota_shared_weight",
-    help: "Shared weight that a new quota was given.",
-    labelNames: ["elasticquota_name", "resource_name"],
-    registers,
+  const weight = manager.gauge("quota_shared_weight", "Shared weight that a new quota was given.", {
+    labels: ["elasticquota_name", "resource_name"],
   });
-  const counter = (name: string, help: string, labelNames: readonly string[]) =>
-    new Counter({ name, help, labelNames: [...labelNames], registers });
-  const bindings = counter("koord_manager_webhook_binding_admission_decisions_total", "Binding decisions.", [
-    "decision",
-  ]);
-  const rules = counter(
-    "cocoon_colocation_rule_violations_total",
-    "Broken rules, refused or only warned about.",
-    ["rule", "outcome"],
-  );
-  const limits = counter("cocoon_colocation_rate_limited_total", "Requests over the rate limit.", [
-    "endpoint",
+  const bindings = manager.counter("binding_admission_decisions_total", "Binding decisions.", ["decision"]);
+  const rules = ours.counter("rule_violations_total", "Broken rules, refused or only warned about.", [
+    "rule",
     "outcome",
   ]);
-  const failures = counter("cocoon_colocation_failures_total", "Requests that could not be decided.", [
-    "endpoint",
-    "outcome",
-  ]);
+  const perEndpoint = ["endpoint", "outcome"] as const;
+  const limits = ours.counter("rate_limited_total", "Requests over the rate limit.", perEndpoint);
+  const failures = ours.counter("failures_total", "Requests that could not be decided.", perEndpoint);
   return {
     timed: (webhookType, objectType) => (plugin, operation, work) =>
       timeStep(
@@ -121,12 +106,11 @@ function known(operation: string): string {
 }
 
 function inFlightSeries(registry: Registry): Middleware {
-  const open = new Gauge({
-    name: "controller_runtime_webhook_requests_in_flight",
-    help: "Admission requests that are being answered.",
-    labelNames: ["webhook"],
-    registers: [registry],
-  });
+  const open = new MetricFactory(registry).gauge(
+    "controller_runtime_webhook_requests_in_flight",
+    "Admission requests that are being answered.",
+    { labels: ["webhook"] },
+  );
   return (next, { name }) => {
     const labels = { webhook: `/${name}` };
     return (request, context) => {
@@ -141,18 +125,13 @@ function inFlightSeries(registry: Registry): Middleware {
 
 /** The series that dashboards of webhooks made with controller-runtime look for. */
 function controllerRuntimeSeries(registry: Registry): ReviewObserver {
-  const registers = [registry];
-  const total = new Counter({
-    name: "controller_runtime_webhook_requests_total",
-    help: "Admission requests by HTTP status code.",
-    labelNames: ["webhook", "code"],
-    registers,
-  });
-  const latency = new Histogram({
-    name: "controller_runtime_webhook_latency_seconds",
-    help: "Time of admission requests.",
-    labelNames: ["webhook"],
-    registers,
+  const metrics = new MetricFactory(registry, "controller_runtime_webhook_");
+  const total = metrics.counter("requests_total", "Admission requests by HTTP status code.", [
+    "webhook",
+    "code",
+  ]);
+  const latency = metrics.histogram("latency_seconds", "Time of admission requests.", {
+    labels: ["webhook"],
   });
   return ({ handler, status, seconds }) => {
     total.inc({ webhook: `/${handler}`, code: String(status) });

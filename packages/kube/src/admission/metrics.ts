@@ -1,5 +1,5 @@
 /** What an admission server counts, per handler. */
-import { Counter, Gauge, Histogram, type Registry } from "@cocoon/core";
+import { MetricFactory, type Registry } from "@cocoon/core";
 import type { ReviewResult } from "./decide.ts";
 
 /** `rejected`: not a review that could be read (400, 405, 413, 415) or too many at once (429). */
@@ -16,27 +16,20 @@ export function createAdmissionMetrics(registry: Registry | undefined, prefix: s
   const inFlight = new Map<string, number>();
   const move = (handler: string, by: number) => void inFlight.set(handler, (inFlight.get(handler) ?? 0) + by);
   if (!registry) return { started: () => undefined, finished: () => undefined };
-  const registers = [registry];
-  const requests = new Counter({
-    name: `${prefix}_requests_total`,
-    help: "Admission requests by handler and how they ended.",
-    labelNames: ["handler", "result"],
-    registers,
-  });
-  const seconds = new Histogram({
-    name: `${prefix}_request_duration_seconds`,
-    help: "Time from the headers of an admission request to its answer.",
-    labelNames: ["handler"],
-    buckets,
-    registers,
-  });
-  const open = new Gauge({
-    name: `${prefix}_in_flight_requests`,
-    help: "Admission requests that are being answered.",
-    labelNames: ["handler"],
-    registers,
-    collect: () => {
-      for (const [handler, now] of inFlight) open.set({ handler }, now);
+  const metrics = new MetricFactory(registry, `${prefix}_`);
+  const requests = metrics.counter("requests_total", "Admission requests by handler and how they ended.", [
+    "handler",
+    "result",
+  ]);
+  const seconds = metrics.histogram(
+    "request_duration_seconds",
+    "Time from the headers of an admission request to its answer.",
+    { labels: ["handler"], buckets },
+  );
+  metrics.gauge("in_flight_requests", "Admission requests that are being answered.", {
+    labels: ["handler"],
+    collect: (gauge) => {
+      for (const [handler, now] of inFlight) gauge.set({ handler }, now);
     },
   });
   return {

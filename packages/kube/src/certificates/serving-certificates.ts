@@ -1,5 +1,5 @@
 /** A TLS server's certificate as something that changes while the server runs. */
-import { Fault, Gauge, getErrorMessage, type Clock, type Registry } from "@cocoon/core";
+import { Fault, MetricFactory, getErrorMessage, type Clock, type Registry } from "@cocoon/core";
 import { createPrivateKey, X509Certificate, type KeyObject } from "node:crypto";
 import type { Server as TlsServer } from "node:tls";
 
@@ -122,17 +122,11 @@ export function exportCertificateMetrics(
   certificates: Pick<ServingCertificates, "daysToExpiry" | "readiness">,
   prefix = "serving_certificate",
 ): void {
-  const registers = [registry];
-  const days: Gauge = new Gauge({
-    name: `${prefix}_days_to_expiry`,
-    help: "Days until the certificate that is served expires; negative afterwards.",
-    registers,
-    collect: () => days.set(certificates.daysToExpiry()),
+  const metrics = new MetricFactory(registry, `${prefix}_`);
+  metrics.gauge("days_to_expiry", "Days until the certificate that is served expires; negative afterwards.", {
+    collect: (gauge) => gauge.set(certificates.daysToExpiry()),
   });
-  const ready: Gauge = new Gauge({
-    name: `${prefix}_ready`,
-    help: "1 when the certificate is valid and trusted where it must be, else 0.",
-    registers,
-    collect: () => ready.set(certificates.readiness() === undefined ? 1 : 0),
+  metrics.gauge("ready", "1 when the certificate is valid and trusted where it must be, else 0.", {
+    collect: (gauge) => gauge.set(certificates.readiness() === undefined ? 1 : 0),
   });
 }
