@@ -156,10 +156,10 @@ async function measureUpdate(tab: Page, round: number): Promise<number> {
   return Math.max(0, (await seenAt) - changedAt);
 }
 
-/** Everything but the terminal and the charts, which are loaded on demand. */
+/** Everything but the terminal, the screen and the charts, which are loaded on demand. */
 async function measureBundle(built: string): Promise<number> {
   const names = (await readdir(built, { recursive: true })).filter((name) => /\.(js|css|html)$/.test(name));
-  const first = names.filter((name) => !/(terminal|chart)-/.test(name));
+  const first = names.filter((name) => !/(terminal|chart|screen)-/.test(name));
   const bytes = first.map((name) => gzipSync(readFileSync(join(built, name))).length);
   return Math.round(bytes.reduce((sum, size) => sum + size, 0) / 1024);
 }

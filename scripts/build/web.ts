@@ -14,6 +14,7 @@ const cache = join(root, "node_modules/.cache/dashboard");
 const inputs = [
   "packages/dashboard/web/**",
   "packages/dashboard/src/shared/*.ts",
+  "packages/contract/src/screen.ts",
   "package-lock.json",
   "scripts/build/web.ts",
 ];

@@ -60,6 +60,7 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     await page.locator(".field-problem").first().waitFor();
     await picture("create");
     await page.getByLabel("Sub-agents").fill("0");
+    await page.getByLabel("Reached by").selectOption("vnc");
     await page.getByRole("button", { name: "Check" }).click();
     await page.getByText("The API server accepts it.").waitFor();
     await page.getByRole("button", { name: "Create", exact: true }).click();
@@ -102,11 +103,25 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     await picture("logs");
   });
 
+  await step("a directory that answers late does not take the place of the one that is open", async () => {
+    const answered = Promise.withResolvers<void>();
+    await page.routeWebSocket(/\/exec\?.*command=%2F(&|$)/, (socket) => {
+      const server = socket.connectToServer();
+      server.onMessage((message) => void answered.promise.then(() => socket.send(message)));
+    });
+    await page.goto(`${url}/machines/default/by-page-0/files`);
+    await openDirectory(page, "/etc");
+    answered.resolve();
+    await page.getByRole("button", { name: "Download passwd" }).waitFor();
+    assert.equal(await page.getByLabel("Directory").inputValue(), "/etc");
+    await page.goBack();
+    await page.getByRole("heading", { name: "/", exact: true }).waitFor();
+    await page.getByRole("button", { name: "etc/" }).waitFor();
+  });
+
   await step("files go up and come down with their checksums; a name that attacks is a name", async () => {
     await page.goto(`${url}/machines/default/by-page-0/files`);
-    await page.getByLabel("Directory").fill("/tmp");
-    await page.getByRole("button", { name: "Open" }).click();
-    await page.getByRole("heading", { name: "/tmp", exact: true }).waitFor();
+    await openDirectory(page, "/tmp");
     const content = randomBytes(300_000);
     const sum = createHash("sha256").update(content).digest("hex");
     const path = join(dirname(home), "upload.bin");
@@ -122,6 +137,14 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     await page.getByRole("button", { name: "Open" }).click();
     await page.getByText("onerror=alert(1)").waitFor();
     await picture("files");
+  });
+
+  await step("the screen shows the picture of the guest", async () => {
+    await kubectl("exec", "by-page-0", "--", "sh", "-c", String.raw`printf '\033[44m\033[2J' > /dev/tty1`);
+    await page.goto(`${url}/machines/default/by-page-0/screen`);
+    await page.getByText("Connected: keys and mouse go to the machine.").waitFor();
+    await assertBlue(page);
+    await picture("screen");
   });
 
   await step("hibernating is watched, the view asks to wake, and the machine wakes as it was", async () => {
@@ -140,6 +163,26 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     await page.getByRole("dialog").getByRole("button", { name: "Wake it" }).click();
     await page.locator(".xterm-screen").waitFor({ timeout: convergeMs });
     await typeUntil(page, "cat /run/precious\n", /kept/);
+    await page.getByRole("link", { name: "Screen" }).click();
+    await assertBlue(page);
+  });
+
+  await step("a snapshot of the running machine is taken, and a new set is restored from it", async () => {
+    await page.goto(`${url}/sets/default/by-page`);
+    await page.getByRole("button", { name: "Snapshot" }).click();
+    const saving = page.getByRole("dialog");
+    await saving.getByLabel("Name of the new set").fill("saved");
+    await saving.getByRole("button", { name: "Snapshot" }).click();
+    await page.getByRole("heading", { name: /saved Suspended/ }).waitFor({ timeout: 2 * convergeMs });
+    await page.getByRole("button", { name: "Restore" }).click();
+    const restoring = page.getByRole("dialog");
+    await restoring.getByLabel("Snapshot").selectOption("saved-0:hibernate");
+    await restoring.getByLabel("Name of the new set").fill("back");
+    await restoring.getByText("cocoonctl snapshot restore saved-0 hibernate --as back -n default").waitFor();
+    await restoring.getByRole("button", { name: "Restore" }).click();
+    await page.getByRole("heading", { name: /back Running/ }).waitFor({ timeout: convergeMs });
+    assert.equal(await kubectl("exec", "back-0", "--", "cat", "/run/precious"), "kept\n");
+    assert.equal(await kubectl("exec", "by-page-0", "--", "cat", "/run/precious"), "kept\n");
   });
 
   await step("nodes and health are there", async () => {
@@ -218,6 +261,32 @@ async function readLink(home: string): Promise<string> {
   const link = /http:\/\/127\.0\.0\.1:\d+\/link#\S+/.exec(made.stdout)?.[0];
   assert.ok(link, made.stdout);
   return link;
+}
+
+/** Most of what noVNC has drawn: the colour that the guest gave its console. */
+async function assertBlue(page: Page): Promise<void> {
+  await eventually(
+    async () => {
+      const share = await page.evaluate<number>(`(() => {
+        const canvas = document.querySelector(".screen-place canvas");
+        if (!canvas || canvas.width === 0) return 0;
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let blue = 0;
+        for (let at = 0; at < data.length; at += 4)
+          if (data[at] < 32 && data[at + 1] < 32 && data[at + 2] > 128) blue += 1;
+        return blue / (data.length / 4);
+      })()`);
+      assert.ok(share > 0.9, `${share} of the screen is blue`);
+    },
+    { timeoutMs: 60_000 },
+  );
+}
+
+async function openDirectory(page: Page, path: string): Promise<void> {
+  await page.getByLabel("Directory").fill(path);
+  await page.getByRole("button", { name: "Open" }).click();
+  await page.getByRole("heading", { name: path, exact: true }).waitFor();
+  await page.getByRole("table").or(page.getByText("The directory is empty.")).waitFor();
 }
 
 /** A shell takes a moment until it listens; what was typed too early is typed again. */

@@ -156,6 +156,7 @@ export {
   readSnapshotEnvelope,
   type SnapshotEnvelope,
 } from "./snapshot-envelope.ts";
+export { screenCommand, wantsScreen } from "./screen.ts";
 export { grants, readSnapshotGrant, type CocoonSnapshotGrant } from "./snapshot-grant.ts";
 export { shouldSnapshot, snapshotPolicies } from "./snapshot-policy.ts";
 export {

@@ -74,7 +74,7 @@ export const vmOptions = {
   connType: field
     .choice(
       connectionTypes,
-      "Protocol to advertise for reaching the machine. When not set it follows from the guest: vnc where there is a VNC port, adb for android, rdp for windows, otherwise ssh.",
+      "Protocol to advertise for reaching the machine. When not set it follows from the guest: vnc where there is a VNC port, adb for android, rdp for windows, otherwise ssh. vnc gives a machine that boots from an image a screen; so does windows when this is not set.",
     )
     .optional(),
   network: field

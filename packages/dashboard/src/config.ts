@@ -56,6 +56,23 @@ const options = {
     description: "metrics of parts for the health page: name=http://host:port/metrics,…",
     env: ["DASHBOARD_METRICS_TARGETS"],
   },
+  registry: {
+    schema: optionType.optionalText(),
+    description:
+      "registry of snapshots, host[:port][/prefix], for the registry page and the snapshots of sets",
+    env: ["OCI_REGISTRY"],
+  },
+  registryToken: {
+    schema: optionType.optionalText(),
+    description: "token for the registry; only used to read",
+    env: ["EPOCH_TOKEN"],
+    secret: true,
+  },
+  registryCaCert: {
+    schema: optionType.optionalText(),
+    description: "file with the registry's certificate authority",
+    env: ["EPOCH_CA_CERT"],
+  },
   page: {
     schema: optionType.text(""),
     description: "directory of the built page; unset: the one that came with the program",

@@ -2,7 +2,7 @@
  * Which request goes where:
  *
  *   POST /auth/token, /auth/link, /auth/redeem, /auth/sign-out
- *   GET  /api/me, /api/live, /api/health      POST /api/… only below /api/k8s
+ *   GET  /api/me, /api/live, /api/health, /api/registry, /api/snapshots
  *   *    /api/k8s/…                           the API server, as the user
  *   GET  anything else                        the page
  */
@@ -21,6 +21,7 @@ import type { StaticFiles } from "./http/static-files.ts";
 import { serveLive } from "./live/live-stream.ts";
 import { assertMaySeeMetrics } from "./metrics/access.ts";
 import type { PartMetrics } from "./metrics/part-metrics.ts";
+import type { RegistryView } from "./registry/registry-view.ts";
 import type { Me } from "./shared/rows.ts";
 
 export interface RouterOptions {
@@ -30,6 +31,7 @@ export interface RouterOptions {
   readonly upstream: Upstream;
   readonly streams: StreamProxy;
   readonly metrics: PartMetrics;
+  readonly registry: RegistryView | undefined;
   readonly openClient: (token: string, signal: AbortSignal) => Promise<KubeConnection>;
   /** Called for answers that last as long as a page is open. */
   readonly keepOpen: (request: IncomingMessage) => void;
@@ -99,19 +101,14 @@ export class Router {
     if (url.pathname.startsWith(`${apiPrefix}/`)) return this.#passOn({ request, response, url }, user);
     if (request.method !== "GET")
       throw new Fault("methodNotAllowed", "only below /api/k8s things are changed");
-    const { readOnly, metrics, openClient, upstream, log, signal } = this.#options;
+    return this.#serveOwn({ request, response, url }, user);
+  }
+
+  async #serveOwn({ request, response, url }: Exchange, user: SignedIn): Promise<void> {
+    const { metrics, openClient, upstream, registry, log, signal } = this.#options;
     switch (url.pathname) {
-      case "/api/me": {
-        const { version } = buildInfo();
-        const me: Me = {
-          user: user.user,
-          expiresAt: user.expiresAt,
-          readOnly,
-          version,
-          hasHealth: metrics.hasTargets,
-        };
-        return sendJson(response, 200, me);
-      }
+      case "/api/me":
+        return sendJson(response, 200, this.#describe(user));
       case "/api/live":
         this.#options.keepOpen(request);
         return serveLive(
@@ -121,9 +118,29 @@ export class Router {
       case "/api/health":
         await assertMaySeeMetrics(upstream, user, signal);
         return sendJson(response, 200, metrics.read());
+      case "/api/registry":
+        await assertMaySeeMetrics(upstream, user, signal);
+        return sendJson(response, 200, await assertConfigured(registry).readAll(signal));
+      case "/api/snapshots": {
+        const query = { namespace: readName(url, "namespace"), set: readName(url, "set") };
+        return sendJson(response, 200, await assertConfigured(registry).listOfSet(query, user, signal));
+      }
       default:
         throw new Fault("notFound", "there is nothing here");
     }
+  }
+
+  #describe({ user, expiresAt }: SignedIn): Me {
+    const { readOnly, metrics, registry } = this.#options;
+    const { version } = buildInfo();
+    return {
+      user,
+      expiresAt,
+      readOnly,
+      version,
+      hasHealth: metrics.hasTargets,
+      hasRegistry: registry !== undefined,
+    };
   }
 
   #passOn({ request, response, url }: Exchange, user: SignedIn): Promise<void> {
@@ -146,6 +163,19 @@ export class Router {
     if (!user) throw new Fault("unauthorized", "sign in first");
     return user;
   }
+}
+
+function assertConfigured(registry: RegistryView | undefined): RegistryView {
+  if (registry) return registry;
+  throw new Fault("notFound", "no registry is configured for this dashboard (--registry)");
+}
+
+const dnsName = /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/;
+
+function readName(url: URL, field: string): string {
+  const name = url.searchParams.get(field) ?? "";
+  if (dnsName.test(name)) return name;
+  throw new Fault("badRequest", `${field} is not a name of Kubernetes`);
 }
 
 function readUrl(request: IncomingMessage): URL {

@@ -13,6 +13,8 @@ import { SignIn } from "./auth/sign-in.ts";
 import { builtPage, type DashboardConfig } from "./config.ts";
 import { StaticFiles } from "./http/static-files.ts";
 import { PartMetrics, readTargets } from "./metrics/part-metrics.ts";
+import { RegistryClient } from "./registry/registry-client.ts";
+import { RegistryView } from "./registry/registry-view.ts";
 import { Router } from "./router.ts";
 
 export interface DashboardOptions {
@@ -53,6 +55,7 @@ export async function startDashboard(options: DashboardOptions): Promise<Running
     signIn: new SignIn({ upstream, cookies, sessionTimeMs: config.sessionTime, signal }),
     streams: stack.use(new StreamProxy({ ...proxy, log })),
     metrics: stack.use(new PartMetrics(readTargets(config.metricsTargets), log)),
+    registry: openRegistry(config, upstream),
     openClient: (bearerToken, until) =>
       openKubeClient({ ...target, bearerToken, log, signal: until, userAgent: "cocoon-dashboard" }),
     keepOpen: ({ socket }) => running.server?.setStallTimeout(socket, openPageMs),
@@ -80,6 +83,15 @@ function openPage({ page }: DashboardConfig, log: Logger): Promise<StaticFiles> 
   if (page !== "" || existsSync(builtPage)) return StaticFiles.open(page || builtPage);
   log.warn({ path: builtPage }, "the page is not built, run: npm run build");
   return Promise.resolve(StaticFiles.empty());
+}
+
+function openRegistry(
+  { registry, registryToken, registryCaCert }: DashboardConfig,
+  upstream: Upstream,
+): RegistryView | undefined {
+  if (!registry) return undefined;
+  const client = new RegistryClient({ address: registry, token: registryToken, caFile: registryCaCert });
+  return new RegistryView(client, upstream);
 }
 
 function readKey({ sessionKey }: DashboardConfig, log: Logger): Uint8Array {

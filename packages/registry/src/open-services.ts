@@ -97,7 +97,7 @@ async function createServices(storage: Storage, settings: ServiceOptions & Surro
   const memory = new BodyMemory();
   const uploads = await openUploads(storage, secret, { ...options, memory });
   const content = await openContent(storage, options);
-  const { gate, damaged, blobs, manifests, overview, reader } = content;
+  const { gate, damaged, blobs, manifests, overview, reader, quota } = content;
   const tokens = await TokenStore.open(storage);
   const auth = new Authenticator({
     tokens,
@@ -120,6 +120,7 @@ async function createServices(storage: Storage, settings: ServiceOptions & Surro
     manifests,
     uploads,
     overview,
+    quota,
     auth,
     tokens,
     lease,

@@ -90,6 +90,29 @@ test("changed cookies, requests of other sites and paths that are not for the pa
   assert.equal(kept.code, 0, "no attack deleted it");
 });
 
+test("why a stream was refused stands in the stream, because a browser reads no other answer", async (t) => {
+  const cluster = await sharedControlPlane();
+  await using namespace = await cluster.newNamespace();
+  await createPod(cluster, { namespace: namespace.name, name: "one" });
+  const token = await createUser(cluster, {
+    namespace: namespace.name,
+    name: "reader",
+    rules: [["get,list", "pods"]],
+  });
+  await using dashboard = await startTestDashboard({ cluster, signal: t.signal });
+  const browser = new TestBrowser(dashboard.url);
+  await browser.signIn(token);
+  const path = `${pods(namespace.name)}/one/exec?command=id&stdout=true`;
+  const socket = new WebSocket(browser.url.replace("http", "ws") + path, ["v5.channel.k8s.io"], {
+    headers: { cookie: browser.cookieHeader() },
+    origin: dashboard.url,
+  });
+  const [message] = (await once(socket, "message")) as [Buffer];
+  assert.equal(message[0], 3);
+  assert.match(message.subarray(1).toString(), /cannot (get|create) resource .*pods\/exec/);
+  await once(socket, "close");
+});
+
 test("answers carry the strict policy, and what comes from machines is never a page", async (t) => {
   const cluster = await sharedControlPlane();
   await using namespace = await cluster.newNamespace();

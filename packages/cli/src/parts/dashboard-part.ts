@@ -10,6 +10,7 @@ const metricsPorts: Readonly<Record<string, PartPort>> = {
   webhook: "webhookHealth",
   colocation: "colocationMetrics",
   registry: "registryHealth",
+  gateway: "gatewayHealth",
   "vk-node-1": "node1Health",
   "vk-node-2": "node2Health",
   dashboard: "dashboardHealth",
@@ -28,6 +29,7 @@ export function dashboardPart(context: PartContext): Component {
     needs: ["kube-apiserver"],
     program: "dashboard",
     account: account.dashboard,
+    usesRegistry: true,
     env: {
       [listenSetting]: `${loopback}:${ports.dashboard}`,
       METRICS_ADDR: `${loopback}:${ports.dashboardHealth}`,

@@ -8,6 +8,7 @@ import { classifyRequest } from "./allowed-requests.ts";
 import type { ProxyOptions } from "./proxy.ts";
 
 const protocol = "v5.channel.k8s.io";
+const statusChannel = 3;
 const maxMessageBytes = 1024 * 1024;
 const maxBufferedBytes = 1024 * 1024;
 const pingIntervalMs = 20_000;
@@ -38,7 +39,8 @@ export class StreamProxy implements Disposable {
   accept({ request, socket, head, path }: UpgradeRequest, { token }: SignedIn): void {
     this.#assertAllowed(request, path);
     const remote = this.#options.upstream.connect(path, { token, protocols: [protocol] });
-    const refuse = (error: Fault) => refuseUpgrade(socket, error);
+    const refuse = (error: Fault) =>
+      this.#server.handleUpgrade(request, socket, head, (page) => sendRefusal(page, error));
     remote.once("unexpected-response", (_sent, answer: IncomingMessage) => {
       void readRefusal(answer).then(refuse);
     });
@@ -96,7 +98,23 @@ function pass(
   if (to.bufferedAmount > maxBufferedBytes) from.pause();
 }
 
-/** A browser cannot read the body of a refused upgrade; it is for other clients and for the logs. */
+/** A browser cannot read the answer to a refused upgrade. So the stream is opened, ends at once, and its status says why. */
+function sendRefusal(page: WebSocket, error: Fault): void {
+  const { status: code, reason } = getTraits(error.code);
+  const status = {
+    kind: "Status",
+    apiVersion: "v1",
+    status: "Failure",
+    code,
+    reason,
+    message: error.message,
+  };
+  page.on("error", () => page.terminate());
+  page.send(Buffer.concat([Buffer.from([statusChannel]), Buffer.from(JSON.stringify(status))]));
+  page.close(1000);
+}
+
+/** For what does not come from our page: it is told nothing but the refusal. */
 export function refuseUpgrade(socket: Duplex, error: unknown): void {
   const fault = toFault(error);
   const { status, reason } = getTraits(fault.code);

@@ -12,6 +12,7 @@ import {
   readText,
   readVmRuntime,
   readVmSpec,
+  wantsScreen,
   type AgentStatus,
   type CocoonHibernationSpec,
   type CocoonHibernationStatus,
@@ -65,6 +66,7 @@ export function readMachineRow(pod: Pod): MachineRow {
       readText(annotations, annotation.snapshotDigest) || readText(annotations, annotation.restoredDigest),
     idleSince: readText(annotations, annotation.idleSince),
     container: container?.name ?? machineContainer,
+    screen: vm.managed && wantsScreen(vm),
     generation: Number(readText(annotations, annotation.lifecycleObservedGeneration)) || 0,
   };
 }

@@ -23,6 +23,8 @@ export interface MachineRow {
   readonly snapshot: string;
   readonly idleSince: string;
   readonly container: string;
+  /** It was made with a screen. */
+  readonly screen: boolean;
   readonly generation: number;
 }
 
@@ -119,6 +121,8 @@ export interface Me {
   readonly version: string;
   /** Whether metrics of parts are configured. */
   readonly hasHealth: boolean;
+  /** Whether a registry is configured. */
+  readonly hasRegistry: boolean;
 }
 
 export interface SeriesData {
@@ -141,4 +145,45 @@ export interface PartHealth {
 export interface HealthData {
   readonly parts: readonly PartHealth[];
   readonly series: readonly SeriesData[];
+}
+
+/** A snapshot of a machine of a set. */
+export interface SnapshotRow {
+  readonly machine: string;
+  readonly tag: string;
+  readonly purpose: string;
+  readonly bytes: number;
+  readonly pushedAt: string;
+  readonly digest: string;
+}
+
+export interface RepositoryRow {
+  readonly name: string;
+  readonly kind: string;
+  readonly tags: number;
+  readonly bytes: number;
+  /** 0: no limit. */
+  readonly quotaBytes: number;
+  readonly updatedAt: string;
+}
+
+export interface TokenRow {
+  readonly id: string;
+  readonly name: string;
+  readonly scopes: readonly string[];
+  readonly createdBy: string;
+  readonly expiresAt: string;
+  readonly lastUsed: string;
+}
+
+export interface RegistryData {
+  readonly repositories: readonly RepositoryRow[];
+  readonly tags: number;
+  readonly blobs: number;
+  /** What the repositories would need if they shared nothing. */
+  readonly totalBytes: number;
+  /** What is stored, each blob once; 0 when the registry does not say. */
+  readonly storedBytes: number;
+  /** Undefined when the dashboard's token may not list tokens. */
+  readonly tokens: readonly TokenRow[] | undefined;
 }

@@ -26,6 +26,12 @@ export function useRoute(): readonly string[] {
     .map(decodePart);
 }
 
+/** A value of the address's query; "" where it is not given. */
+export function useQueryValue(name: string): string {
+  const query = useSyncExternalStore(subscribe, () => globalThis.location.search);
+  return new URLSearchParams(query).get(name) ?? "";
+}
+
 function decodePart(part: string): string {
   try {
     return decodeURIComponent(part);

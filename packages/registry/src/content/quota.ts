@@ -33,7 +33,7 @@ export class Quota {
 
   /** How much more the repository may hold; a blob that it holds already needs no room. */
   async findRoom(name: RepositoryName, digest: Digest | undefined): Promise<Room> {
-    const limit = this.#findLimit(name);
+    const limit = this.findLimit(name);
     if (limit === undefined || (digest && (await this.#holds(name, digest)))) return unlimitedRoom;
     const { bytes: used } = await this.#getUsage(name);
     return {
@@ -48,7 +48,7 @@ export class Quota {
     { digest, sizeBytes }: { readonly digest: Digest; readonly sizeBytes: number },
     action: () => Promise<void>,
   ): Promise<void> {
-    const limit = this.#findLimit(name);
+    const limit = this.findLimit(name);
     if (limit === undefined || (await this.#holds(name, digest))) {
       await action();
       return;
@@ -73,7 +73,7 @@ export class Quota {
     return (await this.#storage.stat(layout.link(name, digest))) !== undefined;
   }
 
-  #findLimit(name: RepositoryName): number | undefined {
+  findLimit(name: RepositoryName): number | undefined {
     return this.#rules.find(({ pattern }) => matchesPattern(pattern, name))?.maxBytes;
   }
 

@@ -13,17 +13,22 @@ const stats: Handler<"apiStats"> = async (exchange, _route, { overview }) => {
   const digests = new Map(
     views.flatMap(({ tags }) => tags.map((tag) => [tag.digest, tag.totalSize] as const)),
   );
-  const blobs = new Set(views.flatMap(({ tags }) => tags.flatMap((tag) => [...tag.blobs.keys()])));
+  const blobs = new Map(views.flatMap(({ tags }) => tags.flatMap((tag) => [...tag.blobs])));
   exchange.json(200, {
     repositoryCount: views.length,
     tagCount: views.reduce((total, { tags }) => total + tags.length, 0),
     blobCount: blobs.size,
     totalSize: [...digests.values()].reduce((total, size) => total + size, 0),
+    // Ours: what is stored, each blob once.
+    storedSize: [...blobs.values()].reduce((total, size) => total + size, 0),
   });
 };
 
-const list: Handler<"apiRepositories"> = async (exchange, _route, { overview }) => {
-  const shown = (await visible(exchange, await overview.all())).map(repositoryJson);
+const list: Handler<"apiRepositories"> = async (exchange, _route, { overview, quota }) => {
+  const shown = (await visible(exchange, await overview.all())).map((view) => {
+    const quotaBytes = quota.findLimit(view.name);
+    return { ...repositoryJson(view), ...(quotaBytes === undefined ? {} : { quotaBytes }) };
+  });
   exchange.json(
     200,
     shown.sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1)),

@@ -1,6 +1,12 @@
 /** Boots a machine from an image: made local first, by the engine itself or as a stream out of the registry. */
 import { Readable } from "node:stream";
-import { annotation, isWindowsPod, tryParseImageReference, type ArtifactKind } from "@cocoon/contract";
+import {
+  annotation,
+  isWindowsPod,
+  tryParseImageReference,
+  wantsScreen,
+  type ArtifactKind,
+} from "@cocoon/contract";
 import { Fault, isFault, type Abortable } from "@cocoon/core";
 import { builtInImageNames } from "@cocoon/images";
 import type { Pod } from "@cocoon/kubelet";
@@ -54,6 +60,7 @@ export async function bootImage(context: StepContext, machine: PodMachine, optio
       ...readWantedSize(pod, description),
       image,
       os: readSystem(pod, machine),
+      ...(description.can.display && wantsScreen(machine.vm) ? { display: true } : {}),
       ...(machine.vm.backend === "firecracker" ? { backend: machine.vm.backend } : {}),
       login: { ...login, env: Object.fromEntries(variables.map(({ name, value }) => [name, value ?? ""])) },
     },

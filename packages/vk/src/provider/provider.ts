@@ -1,7 +1,7 @@
 /** The provider that the kubelet library sees: machines, and the ways into their guests. */
 import type { Duplex, Readable } from "node:stream";
 import { Readable as ReadableStream } from "node:stream";
-import { annotation, isWindowsPod } from "@cocoon/contract";
+import { annotation, isWindowsPod, screenCommand } from "@cocoon/contract";
 import { Fault, type Logger } from "@cocoon/core";
 import { keyText, type ObjectKey } from "@cocoon/kube";
 import type {
@@ -20,7 +20,7 @@ import { execInGuest } from "../guest/command.ts";
 import { ConsoleTimes } from "../guest/console-times.ts";
 import { guestLogs } from "../guest/logs.ts";
 import type { SshLogin } from "../guest/ssh.ts";
-import { drain, feed } from "../guest/streams.ts";
+import { joinStream } from "../guest/streams.ts";
 import { readPodMachine } from "../pod-machine.ts";
 import type { VkMetrics } from "../metrics.ts";
 import { summarise } from "../stats.ts";
@@ -111,6 +111,8 @@ export class CocoonProvider implements PodProvider {
   ): Promise<number> {
     const guest = await this.#guest(pod, io.signal);
     using _use = usingGuest(this.#find(pod));
+    if (command.length === 1 && command[0] === screenCommand)
+      return await joinStream(await this.#options.runtime.openDisplay(guest.vmId, { signal: io.signal }), io);
     if (guest.windows) {
       (io.stderr ?? io.stdout)?.write(`${windowsText("exec")}. Connect via RDP to ${guest.ip}.\n`);
       return 1;
@@ -125,21 +127,7 @@ export class CocoonProvider implements PodProvider {
   async attach({ pod }: ContainerTarget, io: CommandIo): Promise<number> {
     const guest = await this.#guest(pod, io.signal);
     using _use = usingGuest(this.#find(pod));
-    const console = await this.#options.runtime.openConsole(guest.vmId, { signal: io.signal });
-    const leave = () => console.destroy();
-    io.signal.addEventListener("abort", leave, { once: true });
-    console.on("error", () => undefined);
-    try {
-      if (io.stdin) feed(io.stdin, console);
-      await drain(console, io.stdout);
-      return 0;
-    } catch (error) {
-      if (io.signal.aborted) return 0;
-      throw error;
-    } finally {
-      io.signal.removeEventListener("abort", leave);
-      console.destroy();
-    }
+    return await joinStream(await this.#options.runtime.openConsole(guest.vmId, { signal: io.signal }), io);
   }
 
   async portForward(pod: ObjectKey, port: number, { signal }: ProviderOptions): Promise<Duplex> {

@@ -5,22 +5,29 @@ export interface Action {
   readonly title: string;
   readonly explain: readonly string[];
   readonly right: Right;
-  /** With what was entered, where something is to be entered. */
-  readonly command: (input: string) => string;
-  readonly run: (input: string) => Promise<unknown>;
-  readonly input?: ActionInput;
+  /** With what was entered, in the order of `inputs`. */
+  readonly command: (values: readonly string[]) => string;
+  readonly run: (values: readonly string[]) => Promise<unknown>;
+  readonly inputs?: readonly ActionInput[];
   /** To be typed before it runs. */
   readonly confirm?: string;
   readonly danger?: boolean;
 }
 
-interface ActionInput {
+export interface ActionInput {
   readonly label: string;
   readonly initial: string;
-  /** Choices; without them a whole number is entered. */
+  readonly kind: "number" | "text" | "choice";
   readonly choices?: readonly string[];
+  /** Further choices that have to be looked up first; a text is entered where they cannot be. */
+  readonly loadChoices?: () => Promise<readonly string[]>;
   readonly max?: number;
+  /** Of a text. */
+  readonly pattern?: string;
 }
+
+/** What a name of a set may be. */
+export const namePattern = "[a-z0-9]([\\-a-z0-9]{0,61}[a-z0-9])?";
 
 /** One word of a shell, quoted where it must be. */
 function shellWord(text: string): string {

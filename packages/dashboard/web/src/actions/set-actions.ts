@@ -5,9 +5,17 @@ import { setPath } from "../api/paths.ts";
 import { cocoonGroup, type Right } from "../api/rights.ts";
 import { texts } from "../texts.ts";
 import { commandLine, type Action } from "./action.ts";
+import { forkActions, restoreAction } from "./set-copies.ts";
 
 export function listSetActions(set: SetRow, nodes: readonly NodeRow[]): Action[] {
-  return [power(set), scale(set), ...migrate(set, nodes), remove(set)];
+  return [
+    power(set),
+    scale(set),
+    ...migrate(set, nodes),
+    ...forkActions(set),
+    restoreAction(set),
+    remove(set),
+  ];
 }
 
 function changeRight({ namespace, name }: SetRow, verb = "patch"): Right {
@@ -36,9 +44,9 @@ function scale(set: SetRow): Action {
     title: texts.action.scale,
     explain: [texts.explain.scale],
     right: changeRight(set),
-    input: { label: texts.action.replicas, initial: String(replicas), max: 512 },
-    command: (input) => commandLine("cocoonctl", "scale", name, input, "-n", namespace),
-    run: (input) => patchSpec(set, { agent: { replicas: Number(input) } }),
+    inputs: [{ kind: "number", label: texts.action.replicas, initial: String(replicas), max: 512 }],
+    command: ([input = ""]) => commandLine("cocoonctl", "scale", name, input, "-n", namespace),
+    run: ([input]) => patchSpec(set, { agent: { replicas: Number(input) } }),
   };
 }
 
@@ -55,9 +63,9 @@ function migrate(set: SetRow, nodes: readonly NodeRow[]): Action[] {
       title: texts.action.migrate,
       explain: [texts.explain.migrate],
       right: changeRight(set),
-      input: { label: texts.action.node, initial: first, choices },
-      command: (input) => commandLine("cocoonctl", "migrate", name, input, "-n", namespace),
-      run: (input) => patchSpec(set, { nodeName: input }),
+      inputs: [{ kind: "choice", label: texts.action.node, initial: first, choices }],
+      command: ([input = ""]) => commandLine("cocoonctl", "migrate", name, input, "-n", namespace),
+      run: ([input]) => patchSpec(set, { nodeName: input }),
     },
   ];
 }

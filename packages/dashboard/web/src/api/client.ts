@@ -1,5 +1,5 @@
 /** Requests to the dashboard's server, and through it to the API server. */
-import type { HealthData, Me } from "../../../src/shared/rows.ts";
+import type { HealthData, Me, RegistryData, SnapshotRow } from "../../../src/shared/rows.ts";
 import { texts } from "../texts.ts";
 
 export interface FieldProblem {
@@ -110,5 +110,10 @@ export const session = {
   signIn: (token: string): Promise<Response> => send("/auth/token", { method: "POST", body: { token } }),
   redeem: (code: string): Promise<Response> => send("/auth/redeem", { method: "POST", body: { code } }),
   signOut: (): Promise<Response> => send("/auth/sign-out", { method: "POST" }),
+  snapshots: (namespace: string, set: string): Promise<readonly SnapshotRow[]> =>
+    sendForJson<readonly SnapshotRow[]>(
+      `/api/snapshots?${new URLSearchParams({ namespace, set }).toString()}`,
+    ),
+  registry: (): Promise<RegistryData> => sendForJson<RegistryData>("/api/registry"),
   health: (): Promise<HealthData> => sendForJson<HealthData>("/api/health"),
 };

@@ -139,6 +139,8 @@ export interface RunOptions {
   readonly input?: Blob;
   readonly maxOutputBytes: number;
   readonly onProgress?: (sentBytes: number) => void;
+  /** Ends the command; its promise rejects. */
+  readonly signal?: AbortSignal;
 }
 
 const pieceBytes = 64 * 1024;
@@ -172,6 +174,14 @@ export function runCommand(
       },
       onEnd: (end) => resolve({ ...end, errors, output: concat(pieces, size) }),
     });
+    options.signal?.addEventListener(
+      "abort",
+      () => {
+        remote.close();
+        reject(new Error("the command was given up"));
+      },
+      { once: true },
+    );
     if (options.input) sendInput(remote, options.input, options.onProgress).catch(reject);
   });
 }

@@ -45,6 +45,7 @@ function fromMember(set: SetRow, member: SetRow["members"][number]): MachineRow 
     snapshot: member.snapshot,
     idleSince: "",
     container: "",
+    screen: false,
     generation: 0,
   };
 }

@@ -1,8 +1,10 @@
 /** Files of a machine: look, download, upload; a checksum shows that all of it arrived. */
-import { useCallback, useEffect, useState, type ChangeEvent, type FormEvent, type ReactNode } from "react";
+import { useEffect, useState, type ChangeEvent, type FormEvent, type ReactNode } from "react";
 import type { MachineRow } from "../../../src/shared/rows.ts";
+import { queryText } from "../api/paths.ts";
 import { formatBytes, formatTime } from "../format.ts";
 import { ErrorBox } from "../parts/small.tsx";
+import { buildPath, navigate, useQueryValue } from "../route.ts";
 import { texts } from "../texts.ts";
 import {
   checksum,
@@ -17,28 +19,19 @@ import {
 } from "./guest-files.ts";
 
 export function Files({ machine }: { readonly machine: MachineRow }): ReactNode {
-  const [path, setPath] = useState("/");
-  const [draft, setDraft] = useState("/");
-  const [listing, setListing] = useState<Listing>();
+  const path = useQueryValue("path") || "/";
+  const [attempt, setAttempt] = useState(0);
+  const { listing, problem } = useListing(machine, path, attempt);
   const [message, setMessage] = useState("");
   const [error, setError] = useState("");
-  const fail = useCallback(
-    (failure: unknown) => setError(failure instanceof Error ? failure.message : String(failure)),
-    [],
-  );
-  const { namespace, name, container } = machine;
-  const load = useCallback(
-    (wanted: string) => {
-      setError("");
-      listFiles({ namespace, name, container } as MachineRow, wanted).then((found) => {
-        setListing(found);
-        setPath(wanted);
-        setDraft(wanted);
-      }, fail);
-    },
-    [namespace, name, container, fail],
-  );
-  useEffect(() => load("/"), [load]);
+  const fail = (failure: unknown) => setError(failure instanceof Error ? failure.message : String(failure));
+  const again = () => setAttempt((before) => before + 1);
+  const open = (wanted: string) => {
+    setError("");
+    if (wanted === path) again();
+    else
+      navigate(buildPath("machines", machine.namespace, machine.name, "files") + queryText({ path: wanted }));
+  };
   const download = (file: GuestFile) => {
     setError("");
     saveFile(machine, joinPath(path, file.name), file).then(setMessage, fail);
@@ -47,33 +40,85 @@ export function Files({ machine }: { readonly machine: MachineRow }): ReactNode 
     const chosen = [...(event.target.files ?? [])];
     event.target.value = "";
     setError("");
-    sendFiles(machine, path, { files: chosen, say: setMessage }).then(() => load(path), fail);
-  };
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    load(draft);
+    sendFiles(machine, path, { files: chosen, say: setMessage }).then(again, fail);
   };
   return (
     <div className="files">
-      <form className="row" onSubmit={submit}>
-        <label>
-          {texts.files.path}{" "}
-          <input value={draft} onChange={(event) => setDraft(event.target.value)} size={40} />
-        </label>
-        <button type="submit">{texts.files.open}</button>
-        <button type="button" onClick={() => load(parentPath(path))}>
+      <div className="row start">
+        <PathForm key={path} path={path} onOpen={open} />
+        <button type="button" onClick={() => open(parentPath(path))}>
           {texts.files.up}
         </button>
         <label className="button">
           {texts.files.upload} <input type="file" multiple onChange={upload} />
         </label>
-      </form>
+      </div>
       <h2>{path}</h2>
+      <ErrorBox message={problem} onRetry={again} />
       <ErrorBox message={error} />
       <p role="status">{message}</p>
-      <FileTable listing={listing} onOpen={(file) => load(joinPath(path, file.name))} onDownload={download} />
+      {problem === "" ? (
+        <FileTable
+          listing={listing}
+          onOpen={(file) => open(joinPath(path, file.name))}
+          onDownload={download}
+        />
+      ) : null}
     </div>
   );
+}
+
+/** What is typed stays as it is until another directory is shown. */
+function PathForm({
+  path,
+  onOpen,
+}: {
+  readonly path: string;
+  readonly onOpen: (path: string) => void;
+}): ReactNode {
+  const [draft, setDraft] = useState(path);
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    onOpen(draft);
+  };
+  return (
+    <form className="row" onSubmit={submit}>
+      <label>
+        {texts.files.path}{" "}
+        <input value={draft} required onChange={(event) => setDraft(event.target.value)} size={40} />
+      </label>
+      <button type="submit">{texts.files.open}</button>
+    </form>
+  );
+}
+
+interface ListingState {
+  readonly listing: Listing | undefined;
+  readonly problem: string;
+}
+
+const loading: ListingState = { listing: undefined, problem: "" };
+
+/** The content of that directory and of no other: an answer that comes late is for a directory that was left. */
+function useListing(machine: MachineRow, path: string, attempt: number): ListingState {
+  const { namespace, name, container } = machine;
+  const [state, setState] = useState<ListingState & { readonly path: string }>({ ...loading, path });
+  useEffect(() => {
+    void attempt; // another attempt reads it again
+    const stop = new AbortController();
+    listFiles({ namespace, name, container }, path, { signal: stop.signal }).then(
+      (listing) => stop.signal.aborted || setState({ listing, problem: "", path }),
+      (error: unknown) =>
+        stop.signal.aborted ||
+        setState({
+          listing: undefined,
+          problem: error instanceof Error ? error.message : String(error),
+          path,
+        }),
+    );
+    return () => stop.abort();
+  }, [namespace, name, container, path, attempt]);
+  return state.path === path ? state : loading;
 }
 
 interface FileTableProps {

@@ -18,18 +18,21 @@ export interface Listing {
 const maxListBytes = 4 * 1024 * 1024;
 export const maxFileBytes = 256 * 1024 * 1024;
 
-function getTarget({ namespace, name, container }: MachineRow): CommandTarget {
+type Guest = Pick<MachineRow, "namespace" | "name" | "container">;
+
+function getTarget({ namespace, name, container }: Guest): CommandTarget {
   return { namespace, pod: name, container };
 }
 
 async function run(
-  machine: MachineRow,
+  machine: Guest,
   script: string,
   options: {
     args: readonly string[];
     input?: Blob;
     maxOutputBytes?: number;
     onProgress?: (sent: number) => void;
+    signal?: AbortSignal;
   },
 ): Promise<CommandResult> {
   const { args, maxOutputBytes = maxListBytes, ...others } = options;
@@ -47,8 +50,12 @@ const listScript = `cd -- "$1" || exit 1
 stat -c '%f %s %Y %n' -- ./* ./.[!.]* ./..?* 2>/dev/null
 exit 0`;
 
-export async function listFiles(machine: MachineRow, path: string): Promise<Listing> {
-  const { output } = await run(machine, listScript, { args: [path] });
+export async function listFiles(
+  machine: Guest,
+  path: string,
+  { signal }: { readonly signal: AbortSignal },
+): Promise<Listing> {
+  const { output } = await run(machine, listScript, { args: [path], signal });
   return parseListing(new TextDecoder().decode(output));
 }
 
@@ -84,14 +91,14 @@ export function parseListing(text: string): Listing {
   };
 }
 
-export async function downloadFile(machine: MachineRow, path: string): Promise<Uint8Array<ArrayBuffer>> {
+export async function downloadFile(machine: Guest, path: string): Promise<Uint8Array<ArrayBuffer>> {
   const { output } = await run(machine, 'exec cat -- "$1"', { args: [path], maxOutputBytes: maxFileBytes });
   return output;
 }
 
 /** Written beside the target and then renamed, so that a broken upload leaves the old file. Returns the checksum of what arrived. */
 export async function uploadFile(
-  machine: MachineRow,
+  machine: Guest,
   path: string,
   { input, onProgress }: { readonly input: Blob; readonly onProgress: (sent: number) => void },
 ): Promise<string> {

@@ -164,7 +164,7 @@ interface FormProps {
 }
 
 function FormFields({ form, onChange, problems }: FormProps): ReactNode {
-  return formFields.map(({ key, label, field, choices }) => {
+  return formFields.map(({ key, label, field, choices, names }) => {
     const problem = problems
       .filter((each) => each.field === field)
       .map((each) => each.message)
@@ -173,7 +173,14 @@ function FormFields({ form, onChange, problems }: FormProps): ReactNode {
     return (
       <TextField
         key={key}
-        {...{ label, problem, value: form[key], onChange: change, ...(choices ? { choices } : {}) }}
+        {...{
+          label,
+          problem,
+          value: form[key],
+          onChange: change,
+          ...(choices ? { choices } : {}),
+          ...(names ? { names } : {}),
+        }}
       />
     );
   });
@@ -184,17 +191,20 @@ interface FieldProps {
   readonly value: string;
   readonly problem: string;
   readonly choices?: readonly string[];
+  readonly names?: Readonly<Record<string, string>>;
   readonly onChange: (value: string) => void;
 }
 
-function TextField({ label, value, problem, choices, onChange }: FieldProps): ReactNode {
+function TextField({ label, value, problem, choices, names, onChange }: FieldProps): ReactNode {
   return (
     <label>
       {label}
       {choices ? (
         <select value={value} onChange={(event) => onChange(event.target.value)}>
           {choices.map((choice) => (
-            <option key={choice}>{choice}</option>
+            <option key={choice} value={choice}>
+              {names?.[choice] ?? choice}
+            </option>
           ))}
         </select>
       ) : (

@@ -16,10 +16,12 @@ import { texts } from "../texts.ts";
 
 const TerminalView = lazy(async () => ({ default: (await import("../machine/terminal.tsx")).TerminalView }));
 
+const ScreenView = lazy(async () => ({ default: (await import("../machine/screen.tsx")).ScreenView }));
+
 type View = keyof typeof texts.machine.tabs;
 const views = Object.keys(texts.machine.tabs) as readonly View[];
 /** They change what is in the machine, or may. */
-const writing: ReadonlySet<View> = new Set(["terminal", "console", "files"]);
+const writing: ReadonlySet<View> = new Set(["terminal", "console", "files", "screen"]);
 
 interface MachinePageProps {
   readonly namespace: string;
@@ -37,7 +39,9 @@ export function MachinePage({ namespace, name, view }: MachinePageProps): ReactN
     pods.rows.get(key) ??
     listMachines(pods.rows, sets.rows).find((each) => buildKey(each.namespace, each.name) === key);
   if (!machine) return <p>{pods.synced ? texts.machine.gone : texts.list.loading}</p>;
-  const offered = views.filter((each) => !me.readOnly || !writing.has(each));
+  const offered = views.filter(
+    (each) => (!me.readOnly || !writing.has(each)) && (each !== "screen" || machine.screen),
+  );
   const current = offered.find((each) => each === view) ?? "overview";
   return (
     <section className="machine">
@@ -66,16 +70,17 @@ export function MachinePage({ namespace, name, view }: MachinePageProps): ReactN
 function MachineView({ machine, view }: { readonly machine: MachineRow; readonly view: View }): ReactNode {
   if (view === "overview") return <Overview machine={machine} />;
   if (view === "logs") return <Logs machine={machine} />;
-  const kind = view === "console" ? "attach" : "exec";
   return (
     <AwakeOnly machine={machine}>
-      {view === "files" ? (
-        <Files machine={machine} />
-      ) : (
-        <Suspense fallback={<p>{texts.list.loading}</p>}>
-          <TerminalView key={view} machine={machine} kind={kind} />
-        </Suspense>
-      )}
+      <Suspense fallback={<p>{texts.list.loading}</p>}>
+        <LiveView machine={machine} view={view} />
+      </Suspense>
     </AwakeOnly>
   );
+}
+
+function LiveView({ machine, view }: { readonly machine: MachineRow; readonly view: View }): ReactNode {
+  if (view === "files") return <Files machine={machine} />;
+  if (view === "screen") return <ScreenView machine={machine} />;
+  return <TerminalView key={view} machine={machine} kind={view === "console" ? "attach" : "exec"} />;
 }

@@ -10,6 +10,7 @@ export interface SetForm {
   readonly storage: string;
   readonly replicas: string;
   readonly snapshotPolicy: string;
+  readonly connType: string;
 }
 
 export const emptyForm: SetForm = {
@@ -21,6 +22,7 @@ export const emptyForm: SetForm = {
   storage: "",
   replicas: "0",
   snapshotPolicy: "always",
+  connType: "",
 };
 
 interface FormField {
@@ -29,6 +31,8 @@ interface FormField {
   /** Where the API server reports problems of it. */
   readonly field: string;
   readonly choices?: readonly string[];
+  /** What choices are called, where that is not their value. */
+  readonly names?: Readonly<Record<string, string>>;
 }
 
 export const formFields: readonly FormField[] = [
@@ -44,6 +48,13 @@ export const formFields: readonly FormField[] = [
     label: texts.create.snapshotPolicy,
     field: "spec.snapshotPolicy",
     choices: ["always", "main-only", "never"],
+  },
+  {
+    key: "connType",
+    label: texts.create.connType,
+    field: "spec.agent.connType",
+    choices: ["", "ssh", "vnc", "rdp", "adb"],
+    names: texts.create.connTypes,
   },
 ];
 
@@ -65,6 +76,7 @@ export function buildSet(form: SetForm): { readonly [key: string]: Json } {
         image: form.image,
         // What is no number goes as it is: the API server says what is wrong with it.
         replicas: Number.isInteger(replicas) && form.replicas !== "" ? replicas : form.replicas,
+        ...(form.connType ? { connType: form.connType } : {}),
         ...(form.storage ? { storage: form.storage } : {}),
         ...(Object.keys(resources).length > 0 ? { resources: { requests: resources } } : {}),
       },

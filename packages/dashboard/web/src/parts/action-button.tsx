@@ -4,6 +4,7 @@ import type { Action } from "../actions/action.ts";
 import { describeRight, useRight, type Verdict } from "../api/rights.ts";
 import { texts } from "../texts.ts";
 import { usePage } from "./context.ts";
+import { InputField } from "./input-field.tsx";
 import { CommandText, ErrorBox } from "./small.tsx";
 
 function explainVerdict(verdict: Verdict, action: Action, readOnly: boolean): string {
@@ -51,18 +52,21 @@ function ActionDialog({
   readonly onClose: () => void;
 }): ReactNode {
   const dialog = useRef<HTMLDialogElement>(null);
-  const [input, setInput] = useState(action.input?.initial ?? "");
+  const [values, setValues] = useState<readonly string[]>(() =>
+    (action.inputs ?? []).map(({ initial }) => initial),
+  );
   const [typed, setTyped] = useState("");
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
   useEffect(() => dialog.current?.showModal(), []);
   const confirmed = action.confirm === undefined || typed === action.confirm;
+  const change = (at: number, value: string) => setValues((before) => before.with(at, value));
   const submit = (event: FormEvent) => {
     event.preventDefault();
     if (!confirmed || busy) return;
     setBusy(true);
     setError("");
-    action.run(input).then(onClose, (failure: unknown) => {
+    action.run(values).then(onClose, (failure: unknown) => {
       setBusy(false);
       setError(failure instanceof Error ? failure.message : String(failure));
     });
@@ -74,21 +78,15 @@ function ActionDialog({
         {action.explain.map((text) => (
           <p key={text}>{text}</p>
         ))}
-        <InputField action={action} value={input} onChange={setInput} />
-        {action.confirm === undefined ? null : (
-          <label>
-            {texts.action.typeName(action.confirm)}
-            <input value={typed} onChange={(event) => setTyped(event.target.value)} autoComplete="off" />
-          </label>
-        )}
-        <CommandText command={action.command(input)} />
+        <ActionFields action={action} values={values} onChange={change} typed={typed} onType={setTyped} />
+        <CommandText command={action.command(values)} />
         <ErrorBox message={error} />
         <div className="row end">
           <button type="button" onClick={onClose}>
             {texts.action.cancel}
           </button>
           <button type="submit" className={action.danger ? "danger" : "main"} disabled={!confirmed || busy}>
-            {action.title}
+            {busy ? texts.action.busy : action.title}
           </button>
         </div>
       </form>
@@ -96,36 +94,31 @@ function ActionDialog({
   );
 }
 
-interface InputProps {
+interface FieldsProps {
   readonly action: Action;
-  readonly value: string;
-  readonly onChange: (value: string) => void;
+  readonly values: readonly string[];
+  readonly onChange: (at: number, value: string) => void;
+  readonly typed: string;
+  readonly onType: (text: string) => void;
 }
 
-function InputField({ action: { input }, value, onChange }: InputProps): ReactNode {
-  if (!input) return null;
-  if (!input.choices)
-    return (
-      <label>
-        {input.label}
-        <input
-          type="number"
-          min={0}
-          max={input.max}
-          required
-          value={value}
-          onChange={(event) => onChange(event.target.value)}
-        />
-      </label>
-    );
+function ActionFields({ action, values, onChange, typed, onType }: FieldsProps): ReactNode {
   return (
-    <label>
-      {input.label}
-      <select value={value} onChange={(event) => onChange(event.target.value)}>
-        {input.choices.map((choice) => (
-          <option key={choice}>{choice}</option>
-        ))}
-      </select>
-    </label>
+    <>
+      {(action.inputs ?? []).map((input, at) => (
+        <InputField
+          key={input.label}
+          input={input}
+          value={values[at] ?? ""}
+          onChange={(value) => onChange(at, value)}
+        />
+      ))}
+      {action.confirm === undefined ? null : (
+        <label>
+          {texts.action.typeName(action.confirm)}
+          <input value={typed} onChange={(event) => onType(event.target.value)} autoComplete="off" />
+        </label>
+      )}
+    </>
   );
 }
