@@ -60,6 +60,7 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     await page.locator(".field-problem").first().waitFor();
     await picture("create");
     await page.getByLabel("Sub-agents").fill("0");
+    await page.getByLabel("CPU").fill("200m"); // two more sets of it have to fit on its node
     await page.getByLabel("Reached by").selectOption("vnc");
     await page.getByRole("button", { name: "Check" }).click();
     await page.getByText("The API server accepts it.").waitFor();

@@ -45,6 +45,32 @@ const options = {
     description: "how long a user stays signed in",
     env: ["DASHBOARD_SESSION_TIME"],
   },
+  oidcIssuer: {
+    schema: optionType.optionalText(),
+    description: "OpenID Connect provider to sign in with; the API server must accept its ID tokens",
+    env: ["DASHBOARD_OIDC_ISSUER"],
+  },
+  oidcClientId: {
+    schema: optionType.optionalText(),
+    description: "client of that provider, with https://THIS-PAGE/oidc as its redirect address",
+    env: ["DASHBOARD_OIDC_CLIENT_ID"],
+  },
+  oidcClientSecret: {
+    schema: optionType.optionalText(),
+    description: "secret of the client, where it has one",
+    env: ["DASHBOARD_OIDC_CLIENT_SECRET"],
+    secret: true,
+  },
+  oidcScopes: {
+    schema: optionType.text("openid profile email"),
+    description: "what is asked of the provider; add groups where the API server reads them",
+    env: ["DASHBOARD_OIDC_SCOPES"],
+  },
+  oidcCaCert: {
+    schema: optionType.optionalText(),
+    description: "file with the provider's certificate authority",
+    env: ["DASHBOARD_OIDC_CA_CERT"],
+  },
   readOnly: {
     schema: optionType.bool(false),
     description: "refuse every change, exec and attach, whatever the user's rights are",
@@ -55,6 +81,17 @@ const options = {
     schema: optionType.list(),
     description: "metrics of parts for the health page: name=http://host:port/metrics,…",
     env: ["DASHBOARD_METRICS_TARGETS"],
+  },
+  gateway: {
+    schema: z
+      .string()
+      .regex(
+        /^https?:\/\/[^"'<>\s]*\{port\}[^"'<>\s]*\{sandbox\}[^"'<>\s]*$/,
+        "must be an address with {port} and {sandbox}",
+      )
+      .optional(),
+    description: "address of a sandbox's port at the gateway: https://{port}-{sandbox}.sbx.example.com",
+    env: ["DASHBOARD_GATEWAY"],
   },
   registry: {
     schema: optionType.optionalText(),

@@ -1,7 +1,7 @@
 /**
  * Which request goes where:
  *
- *   POST /auth/token, /auth/link, /auth/redeem, /auth/sign-out
+ *   POST /auth/methods, /auth/token, /auth/link, /auth/redeem, /auth/oidc/start, /auth/oidc/finish, /auth/sign-out
  *   GET  /api/me, /api/live, /api/health, /api/registry, /api/snapshots
  *   *    /api/k8s/…                           the API server, as the user
  *   GET  anything else                        the page
@@ -32,6 +32,7 @@ export interface RouterOptions {
   readonly streams: StreamProxy;
   readonly metrics: PartMetrics;
   readonly registry: RegistryView | undefined;
+  readonly gateway: string;
   readonly openClient: (token: string, signal: AbortSignal) => Promise<KubeConnection>;
   /** Called for answers that last as long as a page is open. */
   readonly keepOpen: (request: IncomingMessage) => void;
@@ -88,6 +89,12 @@ export class Router {
         return signIn.createLink({ request, response });
       case "/auth/redeem":
         return signIn.withLink({ request, response });
+      case "/auth/methods":
+        return signIn.listMethods({ request, response });
+      case "/auth/oidc/start":
+        return signIn.startOidc({ request, response });
+      case "/auth/oidc/finish":
+        return signIn.finishOidc({ request, response });
       case "/auth/sign-out":
         return signIn.signOut({ request, response });
       default:
@@ -113,7 +120,7 @@ export class Router {
         this.#options.keepOpen(request);
         return serveLive(
           { response, query: url.searchParams },
-          { openClient: (until) => openClient(user.token, until), log, signal },
+          { openClient: (until) => openClient(user.token, until), usage: metrics.usage, log, signal },
         );
       case "/api/health":
         await assertMaySeeMetrics(upstream, user, signal);
@@ -131,7 +138,7 @@ export class Router {
   }
 
   #describe({ user, expiresAt }: SignedIn): Me {
-    const { readOnly, metrics, registry } = this.#options;
+    const { readOnly, metrics, registry, gateway } = this.#options;
     const { version } = buildInfo();
     return {
       user,
@@ -140,6 +147,7 @@ export class Router {
       version,
       hasHealth: metrics.hasTargets,
       hasRegistry: registry !== undefined,
+      gateway,
     };
   }
 

@@ -8,6 +8,7 @@ import { Fault, readListenAddress, startHttpServer, type Logger, type RunningSer
 import { openKubeClient, readApiEndpoint } from "@cocoon/kube";
 import { StreamProxy } from "./api/stream-proxy.ts";
 import { Upstream } from "./api/upstream.ts";
+import { OidcLogin } from "./auth/oidc.ts";
 import { SessionCookies } from "./auth/session-cookies.ts";
 import { SignIn } from "./auth/sign-in.ts";
 import { builtPage, type DashboardConfig } from "./config.ts";
@@ -41,8 +42,9 @@ export async function startDashboard(options: DashboardOptions): Promise<Running
   const listen = readListenAddress(config.listenAddr, "--listen-addr");
   const tls = readTls(config, listen.host);
   const upstream = stack.use(new Upstream(await readApiEndpoint(target)));
+  const key = readKey(config, log);
   const cookies = new SessionCookies({
-    key: readKey(config, log),
+    key,
     secure: tls !== undefined || config.behindProxy,
   });
   const proxy = { upstream, readOnly, signal };
@@ -52,9 +54,16 @@ export async function startDashboard(options: DashboardOptions): Promise<Running
     files: await openPage(config, log),
     cookies,
     log,
-    signIn: new SignIn({ upstream, cookies, sessionTimeMs: config.sessionTime, signal }),
+    signIn: new SignIn({
+      upstream,
+      cookies,
+      sessionTimeMs: config.sessionTime,
+      oidc: openOidc(config, key),
+      signal,
+    }),
     streams: stack.use(new StreamProxy({ ...proxy, log })),
     metrics: stack.use(new PartMetrics(readTargets(config.metricsTargets), log)),
+    gateway: config.gateway ?? "",
     registry: openRegistry(config, upstream),
     openClient: (bearerToken, until) =>
       openKubeClient({ ...target, bearerToken, log, signal: until, userAgent: "cocoon-dashboard" }),
@@ -83,6 +92,21 @@ function openPage({ page }: DashboardConfig, log: Logger): Promise<StaticFiles> 
   if (page !== "" || existsSync(builtPage)) return StaticFiles.open(page || builtPage);
   log.warn({ path: builtPage }, "the page is not built, run: npm run build");
   return Promise.resolve(StaticFiles.empty());
+}
+
+function openOidc(config: DashboardConfig, key: Uint8Array): OidcLogin | undefined {
+  const { oidcIssuer: issuer, oidcClientId: clientId } = config;
+  if (!issuer && !clientId) return undefined;
+  if (!issuer || !clientId)
+    throw new Fault("invalid", "--oidc-issuer and --oidc-client-id belong together; set both");
+  return new OidcLogin({
+    issuer,
+    clientId,
+    clientSecret: config.oidcClientSecret,
+    scopes: config.oidcScopes,
+    caFile: config.oidcCaCert,
+    key,
+  });
 }
 
 function openRegistry(

@@ -49,7 +49,14 @@ describe("control API", () => {
     const answer = await client.get("/api/stats");
     assert.equal(answer.status, 200);
     const stats = answer.json() as Record<string, number>;
-    assert.deepEqual(Object.keys(stats), ["repositoryCount", "tagCount", "blobCount", "totalSize"]);
+    assert.deepEqual(Object.keys(stats), [
+      "repositoryCount",
+      "tagCount",
+      "blobCount",
+      "totalSize",
+      "storedSize",
+    ]);
+    assert.equal(stats["storedSize"], stats["totalSize"], "nothing is shared");
     assert.deepEqual([stats["repositoryCount"], stats["tagCount"], stats["blobCount"]], [2, 2, 4]);
   });
 

@@ -6,10 +6,10 @@
  *
  * The second is split over `cocoon_credential_1`, `_2`, … where a token is longer than a cookie.
  */
-import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { signSession, verifySession } from "@cocoon/contract/session";
 import { Fault } from "@cocoon/core";
+import { deriveSealingKey, sealText, tryOpenText } from "./seal.ts";
 
 export interface SignedIn {
   readonly user: string;
@@ -26,10 +26,9 @@ interface CookieOptions {
 
 const sessionCookie = "cocoon_session";
 const credentialCookie = "cocoon_credential";
+const waitingCookie = "cocoon_oidc";
 const pieceLength = 3_500;
 const maxPieces = 4;
-const nonceBytes = 12;
-const tagBytes = 16;
 
 export class SessionCookies {
   readonly #signingKey: Uint8Array;
@@ -38,14 +37,14 @@ export class SessionCookies {
 
   constructor({ key, secure }: CookieOptions) {
     this.#signingKey = key;
-    this.#sealingKey = Buffer.from(hkdfSync("sha256", key, "", "cocoon-dashboard credential", 32));
+    this.#sealingKey = deriveSealingKey(key, "cocoon-dashboard credential");
     this.#secure = secure;
   }
 
   /** The values of `set-cookie` that sign a user in. */
   async write({ user, token, expiresAt }: SignedIn, now: number): Promise<string[]> {
     const session = await signSession({ user, email: "", expiresAt }, this.#signingKey);
-    const sealed = this.#seal(token, session);
+    const sealed = sealText(this.#sealingKey, token, session);
     const pieces = sealed.match(new RegExp(`.{1,${pieceLength}}`, "g")) ?? [];
     if (pieces.length > maxPieces)
       throw new Fault("tooLarge", `the token has ${token.length} characters, more than cookies can hold`);
@@ -60,6 +59,15 @@ export class SessionCookies {
     return names.map((name) => this.#cookie(name, "", 0));
   }
 
+  /** A value that the browser keeps while it signs in elsewhere; "" removes it. */
+  writeWaiting(sealed: string, maxAgeSeconds: number): string {
+    return this.#cookie(waitingCookie, sealed, maxAgeSeconds);
+  }
+
+  readWaiting(request: IncomingMessage): string {
+    return readCookies(request).get(waitingCookie) ?? "";
+  }
+
   /** Undefined for a browser that is not signed in, a cookie that was changed, and a session that ended. */
   async read(request: IncomingMessage, now: number): Promise<SignedIn | undefined> {
     const cookies = readCookies(request);
@@ -69,29 +77,8 @@ export class SessionCookies {
     if (!verified) return undefined;
     const pieces: string[] = [];
     for (let index = 0; index < maxPieces; index += 1) pieces.push(cookies.get(pieceName(index)) ?? "");
-    const token = this.#tryOpen(pieces.join(""), session);
+    const token = tryOpenText(this.#sealingKey, pieces.join(""), session);
     return token === undefined ? undefined : { user: verified.user, expiresAt: verified.expiresAt, token };
-  }
-
-  #seal(token: string, session: string): string {
-    const nonce = randomBytes(nonceBytes);
-    const cipher = createCipheriv("aes-256-gcm", this.#sealingKey, nonce).setAAD(Buffer.from(session));
-    const body = Buffer.concat([cipher.update(token, "utf8"), cipher.final()]);
-    return Buffer.concat([nonce, body, cipher.getAuthTag()]).toString("base64url");
-  }
-
-  #tryOpen(sealed: string, session: string): string | undefined {
-    const bytes = Buffer.from(sealed, "base64url");
-    if (bytes.length <= nonceBytes + tagBytes) return undefined;
-    const nonce = bytes.subarray(0, nonceBytes);
-    const decipher = createDecipheriv("aes-256-gcm", this.#sealingKey, nonce, { authTagLength: tagBytes });
-    decipher.setAAD(Buffer.from(session)).setAuthTag(bytes.subarray(bytes.length - tagBytes));
-    try {
-      const body = decipher.update(bytes.subarray(nonceBytes, bytes.length - tagBytes));
-      return Buffer.concat([body, decipher.final()]).toString("utf8");
-    } catch {
-      return undefined; // changed, of another session, or sealed with another key
-    }
   }
 
   #cookie(name: string, value: string, maxAgeSeconds: number): string {

@@ -4,6 +4,8 @@ import { Fault } from "@cocoon/core";
 import * as z from "zod";
 import type { Upstream } from "../api/upstream.ts";
 import { readJson, sendJson } from "../http/answers.ts";
+import type { SignInMethods } from "../shared/rows.ts";
+import type { OidcLogin } from "./oidc.ts";
 import { OneTimeLinks } from "./one-time-links.ts";
 import type { SessionCookies } from "./session-cookies.ts";
 
@@ -11,6 +13,8 @@ export interface SignInOptions {
   readonly upstream: Upstream;
   readonly cookies: SessionCookies;
   readonly sessionTimeMs: number;
+  /** Undefined: no provider is configured. */
+  readonly oidc: OidcLogin | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -27,8 +31,15 @@ const tokenSchema = z.object({
     .regex(/^[\x21-\x7e]{8,12000}$/, "paste one token, without spaces"),
 });
 const codeSchema = z.object({ code: z.string().min(8).max(100) });
+const callbackSchema = z.object({ code: z.string().min(1).max(4_096), state: z.string().min(1).max(200) });
+const waitSeconds = 600;
 const reviewSchema = z.object({ status: z.object({ userInfo: z.object({ username: z.string().min(1) }) }) });
 const anonymous = "system:anonymous";
+
+function assertOffered(oidc: OidcLogin | undefined): OidcLogin {
+  if (oidc) return oidc;
+  throw new Fault("notFound", "no OpenID Connect provider is configured (--oidc-issuer)");
+}
 
 export class SignIn {
   readonly #options: SignInOptions;
@@ -62,6 +73,30 @@ export class SignIn {
     await this.#finish(response, login);
   }
 
+  /** What the sign-in page offers. */
+  listMethods({ response }: Exchange): void {
+    const methods: SignInMethods = { oidc: this.#options.oidc?.name ?? "" };
+    sendJson(response, 200, methods);
+  }
+
+  async startOidc({ request, response }: Exchange): Promise<void> {
+    const { oidc, cookies, signal } = this.#options;
+    const { origin } = request.headers;
+    // Its host was compared with the request's; the provider knows which addresses it may send browsers to.
+    if (origin === undefined) throw new Fault("badRequest", "the request has no origin");
+    const { url, sealed } = await assertOffered(oidc).start(`${origin}/oidc`, signal);
+    response.setHeader("set-cookie", cookies.writeWaiting(sealed, waitSeconds));
+    sendJson(response, 200, { url });
+  }
+
+  async finishOidc({ request, response }: Exchange): Promise<void> {
+    const { oidc, cookies, signal } = this.#options;
+    const answer = await readJson(request, callbackSchema);
+    const sealed = cookies.readWaiting(request);
+    const token = await assertOffered(oidc).finish({ ...answer, sealed }, signal);
+    await this.#finish(response, { token, user: await this.#identify(token) });
+  }
+
   signOut({ response }: Exchange): void {
     response.setHeader("set-cookie", this.#options.cookies.clear());
     sendJson(response, 200, {});
@@ -73,7 +108,9 @@ export class SignIn {
   ): Promise<void> {
     const now = Math.floor(Date.now() / 1000);
     const expiresAt = now + Math.floor(this.#options.sessionTimeMs / 1000);
-    response.setHeader("set-cookie", await this.#options.cookies.write({ user, token, expiresAt }, now));
+    const { cookies } = this.#options;
+    const written = await cookies.write({ user, token, expiresAt }, now);
+    response.setHeader("set-cookie", [...written, cookies.writeWaiting("", 0)]);
     sendJson(response, 200, { user, expiresAt });
   }
 

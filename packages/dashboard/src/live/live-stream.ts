@@ -11,10 +11,12 @@ import {
   pods,
   watch,
   type KubeConnection,
+  type KubeEvent,
   type KubeObject,
   type ResourceType,
 } from "@cocoon/kube";
-import type { Row, RowKind } from "../shared/rows.ts";
+import type { MachineUsage } from "../metrics/machine-usage.ts";
+import type { Row, RowKind, UsageRow } from "../shared/rows.ts";
 import { ChangeQueue } from "./change-queue.ts";
 import {
   cocoonHibernations,
@@ -29,6 +31,7 @@ import {
 export interface LiveOptions {
   /** Calls as the signed-in user; disposed with the stream. */
   readonly openClient: (signal: AbortSignal) => Promise<KubeConnection>;
+  readonly usage: MachineUsage;
   readonly log: Logger;
   readonly signal: AbortSignal;
 }
@@ -39,6 +42,8 @@ interface Source<T extends KubeObject> {
   readonly read: (object: T) => Row | undefined;
   readonly namespace?: string | undefined;
   readonly fieldSelector?: string;
+  /** Usage of machines belongs to it: who may list pods may see it. */
+  readonly withUsage?: boolean;
 }
 
 const keepAliveMs = 15_000;
@@ -63,7 +68,7 @@ export async function serveLive(
   response.on("drain", () => queue.resume());
   const alive = setInterval(() => response.write(": alive\n\n"), keepAliveMs);
   try {
-    await run((source) => follow(source, { client, queue, log: options.log, signal }));
+    await run((source) => follow(source, { ...options, client, queue, signal }));
     // Where the user may see none of it, the stream stays open all the same: the browser would ask again and again.
     await aborted(signal);
   } finally {
@@ -78,11 +83,8 @@ type Follow = <T extends KubeObject>(source: Source<T>) => Promise<void>;
 /** The kinds of one stream. Types differ, so they are given one by one instead of as a list. */
 function readSources(query: URLSearchParams): (follow: Follow) => Promise<unknown> {
   const namespace = readName(query, "namespace");
-  const about = readName(query, "about");
-  if (about !== undefined) {
-    const fieldSelector = `regarding.name=${about}`;
-    return (follow) => follow({ kind: "event", type: events, read: readEventRow, namespace, fieldSelector });
-  }
+  const events = readEventSource(query, namespace);
+  if (events) return (follow) => follow(events);
   return (follow) =>
     Promise.all([
       follow({ kind: "set", type: cocoonSets, read: readSetRow, namespace }),
@@ -91,10 +93,31 @@ function readSources(query: URLSearchParams): (follow: Follow) => Promise<unknow
         type: pods,
         read: (pod) => (isMachinePod(pod) ? readMachineRow(pod) : undefined),
         namespace,
+        withUsage: true,
       }),
       follow({ kind: "hibernation", type: cocoonHibernations, read: readHibernationRow, namespace }),
       follow({ kind: "node", type: nodes, read: readNodeRow }),
     ]);
+}
+
+/** Events about one machine (`about`), about a set with all its machines (`family`), or all warnings. */
+function readEventSource(
+  query: URLSearchParams,
+  namespace: string | undefined,
+): Source<KubeEvent> | undefined {
+  const about = readName(query, "about");
+  const family = readName(query, "family");
+  const source = { kind: "event", type: events, read: readEventRow, namespace } as const;
+  if (about !== undefined) return { ...source, fieldSelector: `regarding.name=${about}` };
+  if (query.get("warnings") === "true") return { ...source, fieldSelector: "type=Warning" };
+  if (family === undefined) return undefined;
+  return {
+    ...source,
+    read: (event) => {
+      const { name = "" } = event.regarding ?? {};
+      return name === family || name.startsWith(`${family}-`) ? readEventRow(event) : undefined;
+    },
+  };
 }
 
 function readName(query: URLSearchParams, field: string): string | undefined {
@@ -106,6 +129,7 @@ function readName(query: URLSearchParams, field: string): string | undefined {
 interface FollowContext {
   readonly client: KubeConnection;
   readonly queue: ChangeQueue;
+  readonly usage: MachineUsage;
   readonly log: Logger;
   readonly signal: AbortSignal;
 }
@@ -114,6 +138,7 @@ async function follow<T extends KubeObject>(source: Source<T>, context: FollowCo
   const { client, queue, log, signal } = context;
   const { kind, type, read, namespace, fieldSelector } = source;
   if (!(await mayList(source, context))) return;
+  using _usage = source.withUsage ? followUsage(context, namespace) : undefined;
   const selection = { ...(namespace ? { namespace } : {}), ...(fieldSelector ? { fieldSelector } : {}) };
   for await (const event of watch(client, type, { ...selection, signal, log, managedFields: false })) {
     if (event.kind === "relisting") queue.add({ op: "reset", kind });
@@ -126,6 +151,22 @@ async function follow<T extends KubeObject>(source: Source<T>, context: FollowCo
       queue.add(row ? { op: "put", row } : { op: "delete", kind, namespace: place, name });
     }
   }
+}
+
+function followUsage({ usage, queue }: FollowContext, namespace: string | undefined): Disposable {
+  const isShown = (row: UsageRow) => namespace === undefined || row.namespace === namespace;
+  const show = (rows: readonly UsageRow[]) => {
+    for (const row of rows.filter(isShown)) queue.add({ op: "put", row });
+  };
+  const listening = usage.subscribe((changed, gone) => {
+    show(changed);
+    for (const { kind, namespace: place, name } of gone.filter(isShown))
+      queue.add({ op: "delete", kind, namespace: place, name });
+  });
+  queue.add({ op: "reset", kind: "usage" });
+  show(usage.rows());
+  queue.add({ op: "synced", kind: "usage" });
+  return listening;
 }
 
 /** A watch repeats a refusal for ever; a page must be told. A server that cannot be asked is left to the watch. */

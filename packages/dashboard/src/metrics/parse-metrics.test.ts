@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { findLabel, sumSamples } from "./parse-metrics.ts";
+import { findLabel, readSamples, sumSamples } from "./parse-metrics.ts";
 
 const text = `# HELP a_total Things.
 # TYPE a_total counter
@@ -22,6 +22,19 @@ test("samples of a name are added up", () => {
   );
   assert.equal(findLabel(text, "cocoon_build_info", "version"), "0.1.0");
   assert.equal(findLabel(text, "missing", "version"), "");
+});
+
+test("samples keep their labels, whatever stands in them", () => {
+  assert.deepEqual(readSamples(text, new Set(["a_total", "b"])), [
+    { name: "a_total", labels: { x: "1", y: "}" }, value: 2 },
+    { name: "a_total", labels: { x: "2" }, value: 3.5 },
+  ]);
+  fc.assert(
+    fc.property(fc.string(), (any) => {
+      for (const { value } of readSamples(`a{${any}} ${any}`, new Set(["a"])))
+        assert.ok(Number.isFinite(value));
+    }),
+  );
 });
 
 test("whatever text comes, no sample is made up", () => {

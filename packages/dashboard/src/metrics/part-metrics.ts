@@ -1,10 +1,9 @@
 /** Asks the parts for their metrics and keeps the last hour of a few, for charts without a Prometheus. */
-import { once } from "node:events";
-import type { IncomingMessage } from "node:http";
-import https from "node:https";
-import { Fault, getErrorMessage, nodeHttp, withDeadline, type Logger } from "@cocoon/core";
+import { Fault, getErrorMessage, withDeadline, type Logger } from "@cocoon/core";
+import { requestText } from "../http/request-text.ts";
 import type { HealthData, PartHealth, SeriesData } from "../shared/rows.ts";
 import { charts, type Chart } from "./charts.ts";
+import { MachineUsage } from "./machine-usage.ts";
 import { findLabel, sumSamples } from "./parse-metrics.ts";
 
 export interface Target {
@@ -42,6 +41,7 @@ export class PartMetrics implements Disposable {
   readonly #timer: NodeJS.Timeout | undefined;
   readonly #log: Logger;
   readonly #stop = new AbortController();
+  readonly usage = new MachineUsage();
 
   constructor(targets: readonly Target[], log: Logger) {
     this.#log = log;
@@ -77,6 +77,7 @@ export class PartMetrics implements Disposable {
     try {
       const text = await readText(url, withDeadline(this.#stop.signal, answerMs));
       values = sumSamples(text, names);
+      this.usage.update(name, text, new Date(time * 1000));
       part.health = { name, up: true, version: findLabel(text, "cocoon_build_info", "version"), error: "" };
     } catch (error) {
       part.health = { ...part.health, up: false, error: getErrorMessage(error) };
@@ -92,17 +93,9 @@ export class PartMetrics implements Disposable {
   }
 }
 
-/** Without fetch: it would cost this program 16 MB. */
 async function readText(url: string, signal: AbortSignal): Promise<string> {
-  const request = (url.startsWith("https:") ? https : nodeHttp).get(url, { signal, agent: false });
-  const [answer] = (await once(request, "response")) as [IncomingMessage];
-  let text = "";
-  for await (const piece of answer.setEncoding("utf8") as AsyncIterable<string>) {
-    text += piece;
-    if (text.length > maxTextLength)
-      throw new Fault("tooLarge", `${url} answered more than ${maxTextLength} letters`);
-  }
-  if (answer.statusCode !== 200) throw new Fault("unavailable", `${url} answered ${answer.statusCode}`);
+  const { status, text } = await requestText({ url: new URL(url), maxLength: maxTextLength, signal });
+  if (status !== 200) throw new Fault("unavailable", `${url} answered ${status}`);
   return text;
 }
 

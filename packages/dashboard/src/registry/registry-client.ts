@@ -1,10 +1,8 @@
 /** Reads the control API of the snapshot registry, with the dashboard's token. Only GET is ever sent. */
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import type { IncomingMessage } from "node:http";
-import https from "node:https";
-import { Fault, getErrorMessage, nodeHttp, tryParseJson, withDeadline } from "@cocoon/core";
+import { Fault, tryParseJson, withDeadline } from "@cocoon/core";
 import type * as z from "zod";
+import { requestText } from "../http/request-text.ts";
 
 export interface RegistrySettings {
   /** host[:port][/prefix], as OCI_REGISTRY has it; a loopback address may say http://. */
@@ -14,7 +12,7 @@ export interface RegistrySettings {
 }
 
 const answerMs = 15_000;
-const maxAnswerBytes = 16 * 1024 * 1024;
+const maxAnswerLength = 16 * 1024 * 1024;
 
 export class RegistryClient {
   readonly #base: URL;
@@ -52,46 +50,18 @@ export class RegistryClient {
     schema: S,
     signal: AbortSignal,
   ): Promise<z.output<S> | undefined> {
-    const { status, text } = await this.#send(path, withDeadline(signal, answerMs));
+    const { status, text } = await requestText({
+      url: new URL(path, this.#base),
+      headers: this.#headers,
+      ca: this.#ca,
+      maxLength: maxAnswerLength,
+      signal: withDeadline(signal, answerMs),
+    });
     if (status === 404) return undefined;
     if (status === 401 || status === 403)
       throw new Fault("forbidden", `the dashboard's registry token may not read ${path}`);
     const parsed = status === 200 ? schema.safeParse(tryParseJson(text)) : undefined;
     if (parsed?.success) return parsed.data;
     throw new Fault("unavailable", `the registry answered ${path} with ${status} and nothing readable`);
-  }
-
-  async #send(
-    path: string,
-    signal: AbortSignal,
-  ): Promise<{ readonly status: number; readonly text: string }> {
-    const url = new URL(path, this.#base);
-    try {
-      const request =
-        url.protocol === "https:"
-          ? https.get(url, {
-              headers: this.#headers,
-              signal,
-              agent: false,
-              ...(this.#ca ? { ca: this.#ca } : {}),
-            })
-          : nodeHttp.get(url, { headers: this.#headers, signal, agent: false });
-      const [answer] = (await once(request, "response")) as [IncomingMessage];
-      let text = "";
-      for await (const piece of answer.setEncoding("utf8") as AsyncIterable<string>) {
-        text += piece;
-        if (text.length > maxAnswerBytes)
-          throw new Fault(
-            "tooLarge",
-            `the registry answered ${path} with more than ${maxAnswerBytes} letters`,
-          );
-      }
-      return { status: answer.statusCode ?? 0, text };
-    } catch (error) {
-      if (error instanceof Fault) throw error;
-      throw new Fault("unavailable", `the registry does not answer: ${getErrorMessage(error)}`, {
-        cause: error,
-      });
-    }
   }
 }

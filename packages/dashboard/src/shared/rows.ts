@@ -55,6 +55,8 @@ export interface SetRow {
   readonly deletionPolicy: string;
   readonly createdAt: string;
   readonly deleting: boolean;
+  /** Made by the gateway. */
+  readonly sandbox: boolean;
   readonly message: string;
   readonly members: readonly SetMember[];
 }
@@ -99,7 +101,18 @@ export interface EventRow {
   readonly source: string;
 }
 
-export type Row = MachineRow | SetRow | HibernationRow | NodeRow | EventRow;
+/** What a machine uses, as its node measured last. */
+export interface UsageRow {
+  readonly kind: "usage";
+  readonly namespace: string;
+  readonly name: string;
+  readonly memoryBytes: number;
+  readonly diskBytes: number;
+  /** When something was last sent or received; "" when nothing was since the dashboard started. */
+  readonly trafficAt: string;
+}
+
+export type Row = MachineRow | SetRow | HibernationRow | NodeRow | EventRow | UsageRow;
 export type RowKind = Row["kind"];
 
 /**
@@ -113,6 +126,12 @@ export type LiveChange =
   | { readonly op: "denied"; readonly kind: RowKind; readonly message: string }
   | { readonly op: "signedOut" };
 
+/** How a browser may sign in, beside a token. */
+export interface SignInMethods {
+  /** Name of an OpenID Connect provider; "" without one. */
+  readonly oidc: string;
+}
+
 /** What the page asks first. */
 export interface Me {
   readonly user: string;
@@ -123,6 +142,8 @@ export interface Me {
   readonly hasHealth: boolean;
   /** Whether a registry is configured. */
   readonly hasRegistry: boolean;
+  /** Address of a port of a sandbox, with `{port}` and `{sandbox}`; "" without a gateway. */
+  readonly gateway: string;
 }
 
 export interface SeriesData {

@@ -9,6 +9,7 @@ import { HealthPage } from "./pages/health.tsx";
 import { MachinePage } from "./pages/machine.tsx";
 import { MachinesPage } from "./pages/machines.tsx";
 import { NodesPage } from "./pages/nodes.tsx";
+import { RegistryPage } from "./pages/registry.tsx";
 import { SetPage } from "./pages/set.tsx";
 import { SetsPage } from "./pages/sets.tsx";
 import { SignInPage } from "./pages/sign-in.tsx";
@@ -89,6 +90,7 @@ function Page(): ReactNode {
       <MachinePage key={`${namespace}/${name}`} {...{ namespace, name, view }} />
     );
   if (page === "nodes") return <NodesPage />;
+  if (page === "registry") return <RegistryPage />;
   if (page === "health") return <HealthPage />;
   return page === "create" ? <CreatePage /> : <SetsPage />;
 }

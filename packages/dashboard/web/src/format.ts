@@ -45,3 +45,9 @@ export function shortDigest(digest: string): string {
 export function formatQuantity(text: string): string {
   return /^\d+$/.test(text) ? formatBytes(Number(text)) : text;
 }
+
+/** "pushing 12 of 64 MiB" is 0.1875; undefined for what has no such numbers. */
+export function readProgress(text: string): number | undefined {
+  const [, done = "", total = ""] = /\b(\d+) of (\d+)\b/.exec(text) ?? [];
+  return Number(total) > 0 ? Math.min(1, Number(done) / Number(total)) : undefined;
+}

@@ -1,5 +1,5 @@
 /** Requests to the dashboard's server, and through it to the API server. */
-import type { HealthData, Me, RegistryData, SnapshotRow } from "../../../src/shared/rows.ts";
+import type { HealthData, Me, RegistryData, SignInMethods, SnapshotRow } from "../../../src/shared/rows.ts";
 import { texts } from "../texts.ts";
 
 export interface FieldProblem {
@@ -109,6 +109,11 @@ export const session = {
   me: (): Promise<Me> => sendForJson<Me>("/api/me"),
   signIn: (token: string): Promise<Response> => send("/auth/token", { method: "POST", body: { token } }),
   redeem: (code: string): Promise<Response> => send("/auth/redeem", { method: "POST", body: { code } }),
+  methods: (): Promise<SignInMethods> => sendForJson<SignInMethods>("/auth/methods", { method: "POST" }),
+  startOidc: (): Promise<{ readonly url: string }> =>
+    sendForJson<{ readonly url: string }>("/auth/oidc/start", { method: "POST" }),
+  finishOidc: (code: string, state: string): Promise<Response> =>
+    send("/auth/oidc/finish", { method: "POST", body: { code, state } }),
   signOut: (): Promise<Response> => send("/auth/sign-out", { method: "POST" }),
   snapshots: (namespace: string, set: string): Promise<readonly SnapshotRow[]> =>
     sendForJson<readonly SnapshotRow[]>(

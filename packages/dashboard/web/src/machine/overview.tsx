@@ -1,20 +1,24 @@
 /** Details of a machine, the progress of a hibernate or wake, and its life so far. */
-import { useMemo, type ReactNode } from "react";
-import type { EventRow, HibernationRow, MachineRow } from "../../../src/shared/rows.ts";
-import { formatAge, formatTime, shortDigest } from "../format.ts";
-import { buildKey, useKind, useLiveStore } from "../live/store.ts";
+import type { ReactNode } from "react";
+import type { MachineRow } from "../../../src/shared/rows.ts";
+import { formatAge, formatBytes, formatTime, shortDigest } from "../format.ts";
+import { buildKey, useKind } from "../live/store.ts";
 import { usePage } from "../parts/context.ts";
+import { Progress } from "../parts/progress.tsx";
 import { Facts, Link } from "../parts/small.tsx";
+import { Timeline } from "../parts/timeline.tsx";
 import { buildPath } from "../route.ts";
 import { texts } from "../texts.ts";
+import { OpenPort } from "./open-port.tsx";
 
 export function Overview({ machine }: { readonly machine: MachineRow }): ReactNode {
   const { store } = usePage();
   const { namespace, name } = machine;
+  const usage = useKind(store, "usage").rows.get(buildKey(namespace, name));
   const hibernation = useKind(store, "hibernation").rows.get(buildKey(namespace, name));
   return (
     <>
-      <Progress machine={machine} hibernation={hibernation} />
+      <Progress machine={machine} other={hibernation?.message ?? ""} />
       <h2>{texts.machine.details}</h2>
       <Facts
         facts={[
@@ -33,64 +37,23 @@ export function Overview({ machine }: { readonly machine: MachineRow }): ReactNo
           [texts.column.image, machine.image],
           [texts.column.cpu, machine.cpu],
           [texts.column.memory, machine.memory],
-          ["VM", machine.vmName],
-          ["Forked from", machine.forkedFrom],
-          ["Snapshot", shortDigest(machine.snapshot)],
-          ["Idle since", formatTime(machine.idleSince)],
+          [texts.column.memoryUsed, usage ? formatBytes(usage.memoryBytes) : ""],
+          [texts.column.diskUsed, usage ? formatBytes(usage.diskBytes) : ""],
+          [texts.column.traffic, usage?.trafficAt ? texts.ago(formatAge(usage.trafficAt)) : ""],
+          [texts.machine.vm, machine.vmName],
+          [texts.machine.forkedFrom, machine.forkedFrom],
+          [texts.column.snapshot, shortDigest(machine.snapshot)],
+          [texts.machine.idleSince, formatTime(machine.idleSince)],
           [texts.column.age, formatAge(machine.createdAt)],
         ]}
       />
+      {machine.state === "ready" ? <OpenPort machine={machine} /> : null}
       <h2>{texts.machine.timeline}</h2>
-      <Timeline machine={machine} />
+      <Timeline
+        query={`?namespace=${encodeURIComponent(namespace)}&about=${encodeURIComponent(name)}`}
+        createdAt={machine.createdAt}
+        none={texts.machine.noEvents}
+      />
     </>
-  );
-}
-
-const moving: ReadonlySet<string> = new Set(["hibernating", "waking", "creating"]);
-
-function Progress({
-  machine,
-  hibernation,
-}: {
-  readonly machine: MachineRow;
-  readonly hibernation: HibernationRow | undefined;
-}): ReactNode {
-  const message = machine.message || hibernation?.message || "";
-  if (!moving.has(machine.state) && machine.message === "") return null;
-  return (
-    <div className="progress" role="status">
-      {moving.has(machine.state) ? <progress aria-label={texts.machine.progress} /> : null} {machine.state}
-      {message === "" ? "" : `: ${message}`}
-    </div>
-  );
-}
-
-function Timeline({ machine }: { readonly machine: MachineRow }): ReactNode {
-  const query = `?namespace=${encodeURIComponent(machine.namespace)}&about=${encodeURIComponent(machine.name)}`;
-  const state = useKind(useLiveStore(query), "event");
-  const rows = useMemo(
-    () => [...state.rows.values()].sort((left, right) => (left.lastAt < right.lastAt ? 1 : -1)),
-    [state.rows],
-  );
-  if (state.denied !== "") return <p>{state.denied}</p>;
-  return (
-    <ol className="timeline">
-      {state.synced && rows.length === 0 ? <li>{texts.machine.noEvents}</li> : null}
-      {rows.map((row) => (
-        <TimelineItem key={row.name} row={row} />
-      ))}
-      <li>
-        <time>{formatTime(machine.createdAt)}</time> <strong>{texts.machine.created}</strong>
-      </li>
-    </ol>
-  );
-}
-
-function TimelineItem({ row }: { readonly row: EventRow }): ReactNode {
-  return (
-    <li className={row.type === "Warning" ? "warn" : undefined}>
-      <time>{formatTime(row.lastAt)}</time> <strong>{row.reason}</strong> {row.message}
-      {row.count > 1 ? <small> ×{row.count}</small> : null}
-    </li>
   );
 }

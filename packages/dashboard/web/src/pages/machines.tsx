@@ -1,7 +1,7 @@
 /** All machines. */
 import { useMemo, useState, type ReactNode } from "react";
-import type { MachineRow } from "../../../src/shared/rows.ts";
-import { formatAge } from "../format.ts";
+import type { MachineRow, UsageRow } from "../../../src/shared/rows.ts";
+import { formatAge, formatBytes } from "../format.ts";
 import { filterRows, listMachines } from "../live/machines.ts";
 import { buildKey, useKind } from "../live/store.ts";
 import { usePage } from "../parts/context.ts";
@@ -12,24 +12,50 @@ import { VirtualTable, type TableColumn } from "../parts/virtual-table.tsx";
 import { buildPath } from "../route.ts";
 import { texts } from "../texts.ts";
 
-const columns: readonly TableColumn<MachineRow>[] = [
+interface Listed extends MachineRow {
+  readonly usage: UsageRow | undefined;
+}
+
+const columns: readonly TableColumn<Listed>[] = [
   { title: texts.column.name, width: "minmax(8rem, 2fr)", cell: (machine) => machine.name },
-  { title: texts.column.namespace, width: "minmax(6rem, 1fr)", cell: (machine) => machine.namespace },
-  { title: texts.column.state, width: "8rem", cell: (machine) => <Badge text={machine.state} /> },
-  { title: texts.column.set, width: "minmax(6rem, 1fr)", cell: (machine) => machine.set },
-  { title: texts.column.role, width: "6rem", cell: (machine) => machine.role },
-  { title: texts.column.node, width: "minmax(6rem, 1fr)", cell: (machine) => machine.node },
+  { title: texts.column.namespace, width: "minmax(5rem, 1fr)", cell: (machine) => machine.namespace },
+  { title: texts.column.state, width: "7rem", cell: (machine) => <Badge text={machine.state} /> },
+  { title: texts.column.set, width: "minmax(5rem, 1fr)", cell: (machine) => machine.set },
+  { title: texts.column.node, width: "minmax(5rem, 1fr)", cell: (machine) => machine.node },
   { title: texts.column.address, width: "8rem", cell: (machine) => machine.ip },
-  { title: texts.column.memory, width: "5rem", cell: (machine) => machine.memory },
-  { title: texts.column.age, width: "5rem", cell: (machine) => formatAge(machine.createdAt) },
+  { title: texts.column.memory, width: "8.5rem", cell: formatMemory },
+  {
+    title: texts.column.disk,
+    width: "5rem",
+    cell: ({ usage }) => (usage && usage.diskBytes > 0 ? formatBytes(usage.diskBytes) : ""),
+  },
+  {
+    title: texts.column.traffic,
+    width: "5rem",
+    cell: ({ usage, idleSince }) => formatAge(usage?.trafficAt || idleSince),
+  },
+  { title: texts.column.age, width: "4.5rem", cell: (machine) => formatAge(machine.createdAt) },
 ];
+
+function formatMemory({ usage, memory }: Listed): string {
+  return usage && usage.memoryBytes > 0 ? texts.list.used(formatBytes(usage.memoryBytes), memory) : memory;
+}
 
 export function MachinesPage(): ReactNode {
   const { store } = usePage();
   const pods = useKind(store, "machine");
   const sets = useKind(store, "set");
   const [filter, setFilter] = useState("");
-  const rows = useMemo(() => listMachines(pods.rows, sets.rows), [pods.rows, sets.rows]);
+  const usage = useKind(store, "usage").rows;
+  const machines = useMemo(() => listMachines(pods.rows, sets.rows), [pods.rows, sets.rows]);
+  const rows = useMemo(
+    () =>
+      machines.map((machine) => ({
+        ...machine,
+        usage: usage.get(buildKey(machine.namespace, machine.name)),
+      })),
+    [machines, usage],
+  );
   const shown = useMemo(() => filterRows(rows, filter, readText), [rows, filter]);
   return (
     <section className="list">

@@ -1,6 +1,6 @@
 /** One set: its machines as a picture, what can be done with it, and its details. */
 import { useMemo, type ReactNode } from "react";
-import type { MachineRow } from "../../../src/shared/rows.ts";
+import type { MachineRow, SetRow } from "../../../src/shared/rows.ts";
 import { listSetActions } from "../actions/set-actions.ts";
 import { formatAge } from "../format.ts";
 import { listMachines } from "../live/machines.ts";
@@ -8,7 +8,9 @@ import { buildKey, useKind } from "../live/store.ts";
 import { ActionButton } from "../parts/action-button.tsx";
 import { usePage } from "../parts/context.ts";
 import { SetDiagram } from "../parts/set-diagram.tsx";
+import { SetSnapshots } from "../parts/set-snapshots.tsx";
 import { Badge, Facts } from "../parts/small.tsx";
+import { Timeline } from "../parts/timeline.tsx";
 import { texts } from "../texts.ts";
 
 export function SetPage({
@@ -47,6 +49,22 @@ export function SetPage({
       </div>
       <h2>{texts.set.diagram}</h2>
       <SetDiagram machines={machines} />
+      <SetDetails set={set} />
+    </section>
+  );
+}
+
+function SetDetails({ set }: { readonly set: SetRow }): ReactNode {
+  const { me } = usePage();
+  const { namespace, name } = set;
+  return (
+    <>
+      {me.hasRegistry ? (
+        <>
+          <h2>{texts.set.snapshots}</h2>
+          <SetSnapshots set={set} />
+        </>
+      ) : null}
       <h2>{texts.set.details}</h2>
       <Facts
         facts={[
@@ -60,6 +78,13 @@ export function SetPage({
           [texts.machine.progress, set.message],
         ]}
       />
-    </section>
+      <h2>{texts.machine.timeline}</h2>
+      <Timeline
+        query={`?namespace=${encodeURIComponent(namespace)}&family=${encodeURIComponent(name)}`}
+        createdAt={set.createdAt}
+        withNames
+        none={texts.set.noEvents}
+      />
+    </>
   );
 }

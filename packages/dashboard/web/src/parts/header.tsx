@@ -1,5 +1,6 @@
 /** The line above every page: where to go, what is shown, who is signed in. */
 import { useState, type FormEvent, type ReactNode } from "react";
+import type { Me } from "../../../src/shared/rows.ts";
 import { useConnection } from "../live/store.ts";
 import { useRoute } from "../route.ts";
 import { texts } from "../texts.ts";
@@ -13,7 +14,13 @@ interface HeaderProps {
   readonly onSignOut: () => void;
 }
 
-const pages = ["sets", "machines", "nodes", "health", "create"] as const;
+const pages = ["sets", "machines", "nodes", "registry", "health", "create"] as const;
+
+function isOffered(page: (typeof pages)[number], me: Me): boolean {
+  if (page === "create") return !me.readOnly;
+  if (page === "registry") return me.hasRegistry;
+  return page !== "health" || me.hasHealth;
+}
 
 export function Header({ namespace, onNamespace, onSignOut }: HeaderProps): ReactNode {
   const { me, store } = usePage();
@@ -26,7 +33,7 @@ export function Header({ namespace, onNamespace, onSignOut }: HeaderProps): Reac
       </Link>
       <nav aria-label={texts.nav.label}>
         {pages
-          .filter((page) => (page !== "create" || !me.readOnly) && (page !== "health" || me.hasHealth))
+          .filter((page) => isOffered(page, me))
           .map((page) => (
             <Link key={page} to={`/${page}`} current={page === current}>
               {texts.nav[page]}

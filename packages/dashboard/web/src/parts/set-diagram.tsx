@@ -3,6 +3,7 @@ import type { ReactNode } from "react";
 import type { MachineRow } from "../../../src/shared/rows.ts";
 import { buildPath } from "../route.ts";
 import { texts } from "../texts.ts";
+import { Progress } from "./progress.tsx";
 import { Badge, Link } from "./small.tsx";
 
 const shownSubAgents = 200;
@@ -41,7 +42,7 @@ export function SetDiagram({ machines }: { readonly machines: readonly MachineRo
 }
 
 function MachineCard({ machine }: { readonly machine: MachineRow }): ReactNode {
-  const { namespace, name, role, state, node, message } = machine;
+  const { namespace, name, role, state, node, ip, memory } = machine;
   const title = texts.set[role as "main" | "sub-agent" | "toolbox"] ?? role;
   return (
     <article className="card">
@@ -49,8 +50,12 @@ function MachineCard({ machine }: { readonly machine: MachineRow }): ReactNode {
       <span>
         {title} <Badge text={state} />
       </span>
-      <small>{node}</small>
-      {message === "" ? null : <small>{message}</small>}
+      <small>
+        {node}
+        {ip === "" ? "" : ` · ${ip}`}
+        {memory === "" ? "" : ` · ${memory}`}
+      </small>
+      <Progress machine={machine} />
     </article>
   );
 }

@@ -58,14 +58,20 @@ export function ErrorBox({
   );
 }
 
-export function CommandText({ command }: { readonly command: string }): ReactNode {
+export function CommandText({
+  command,
+  label = texts.action.same,
+}: {
+  readonly command: string;
+  readonly label?: string;
+}): ReactNode {
   const [copied, setCopied] = useState(false);
   const copy = () => {
     void navigator.clipboard.writeText(command).then(() => setCopied(true));
   };
   return (
     <div className="command">
-      <span>{texts.action.same}</span>
+      <span>{label}</span>
       <code>{command}</code>
       <button type="button" onClick={copy}>
         {copied ? texts.action.copied : texts.action.copy}
@@ -89,6 +95,24 @@ export function Facts({
             <dd>{value}</dd>
           </div>
         ))}
+    </dl>
+  );
+}
+
+/** A few numbers that matter, large. */
+export function Figures({
+  figures,
+}: {
+  readonly figures: readonly (readonly [label: string, value: string])[];
+}): ReactNode {
+  return (
+    <dl className="figures">
+      {figures.map(([label, value]) => (
+        <div key={label}>
+          <dt>{label}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
     </dl>
   );
 }
