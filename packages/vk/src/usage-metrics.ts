@@ -64,6 +64,11 @@ const perVm: readonly (readonly [
     ({ cpu }) => cpu.throttledPeriods,
   ],
   ["vm_memory_rss_bytes", "Resident memory of the machine.", ({ memory }) => memory.residentBytes],
+  [
+    "vm_memory_private_bytes",
+    "Memory that would be free again if the machine went; the rest of its resident memory is shared.",
+    ({ memory }) => memory.privateBytes,
+  ],
   ["vm_disk_cow_bytes", "Size of the machine's own disk layer.", ({ disk }) => disk.apparentBytes],
   ["vm_network_rx_bytes_total", "Bytes that the guest received.", ({ network }) => network?.receivedBytes],
   ["vm_network_tx_bytes_total", "Bytes that the guest sent.", ({ network }) => network?.sentBytes],

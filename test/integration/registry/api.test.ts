@@ -75,6 +75,7 @@ describe("control API", () => {
         totalSize: snapshot.totalSize,
         artifactType: mediaType.snapshotV1,
         kind: "snapshot",
+        hibernated: true,
         createdAt: "2026-04-01T10:00:00.000Z",
         updatedAt: "2026-04-01T10:00:00.000Z",
       },

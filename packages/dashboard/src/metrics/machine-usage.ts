@@ -4,6 +4,7 @@ import { readSamples } from "./parse-metrics.ts";
 
 const metric = {
   memory: "vk_cocoon_vm_memory_rss_bytes",
+  privateMemory: "vk_cocoon_vm_memory_private_bytes",
   disk: "vk_cocoon_vm_disk_cow_bytes",
   received: "vk_cocoon_vm_network_rx_bytes_total",
   sent: "vk_cocoon_vm_network_tx_bytes_total",
@@ -86,6 +87,7 @@ function readKnown({ part, key, value, before, time }: Reading): Known {
       namespace,
       name,
       memoryBytes: value.get(metric.memory) ?? 0,
+      privateBytes: value.get(metric.privateMemory) ?? value.get(metric.memory) ?? 0,
       diskBytes: value.get(metric.disk) ?? 0,
       trafficAt: isQuiet ? (before?.row.trafficAt ?? "") : time.toISOString(),
     },

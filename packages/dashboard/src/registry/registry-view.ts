@@ -17,6 +17,7 @@ const repositoriesSchema = z.array(
     tagCount: size,
     totalSize: size,
     quotaBytes: z.number().optional(),
+    hibernated: z.boolean().default(false),
     updatedAt: text,
   }),
 );
@@ -63,8 +64,8 @@ export class RegistryView {
     const rows = (repositories ?? []).flatMap(({ name, ...rest }): RepositoryRow[] => {
       const short = this.#client.shortName(name);
       if (short === undefined) return [];
-      const { kind, tagCount: tags, totalSize: bytes, quotaBytes = 0, updatedAt } = rest;
-      return [{ name: short, kind, tags, bytes, quotaBytes, updatedAt }];
+      const { kind, tagCount: tags, totalSize: bytes, quotaBytes = 0, hibernated, updatedAt } = rest;
+      return [{ name: short, kind, tags, bytes, quotaBytes, hibernated, updatedAt }];
     });
     return {
       repositories: rows,

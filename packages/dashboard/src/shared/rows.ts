@@ -107,6 +107,8 @@ export interface UsageRow {
   readonly namespace: string;
   readonly name: string;
   readonly memoryBytes: number;
+  /** Of it what no other machine shares. */
+  readonly privateBytes: number;
   readonly diskBytes: number;
   /** When something was last sent or received; "" when nothing was since the dashboard started. */
   readonly trafficAt: string;
@@ -185,6 +187,8 @@ export interface RepositoryRow {
   readonly bytes: number;
   /** 0: no limit. */
   readonly quotaBytes: number;
+  /** A machine sleeps in it. */
+  readonly hibernated: boolean;
   readonly updatedAt: string;
 }
 

@@ -51,3 +51,21 @@ export function readProgress(text: string): number | undefined {
   const [, done = "", total = ""] = /\b(\d+) of (\d+)\b/.exec(text) ?? [];
   return Number(total) > 0 ? Math.min(1, Number(done) / Number(total)) : undefined;
 }
+
+const suffixes: Readonly<Record<string, number>> = {
+  "": 1,
+  k: 1e3,
+  M: 1e6,
+  G: 1e9,
+  T: 1e12,
+  Ki: 1024,
+  Mi: 1024 ** 2,
+  Gi: 1024 ** 3,
+  Ti: 1024 ** 4,
+};
+
+/** A quantity of Kubernetes as a number; 0 for what is none. */
+export function readQuantity(text: string): number {
+  const [, number = "", suffix = ""] = /^(\d+(?:\.\d+)?)([A-Za-z]*)$/.exec(text) ?? [];
+  return Number(number) * (suffixes[suffix] ?? 0);
+}

@@ -77,6 +77,7 @@ export const texts = {
   set: {
     diagram: "Machines of the set",
     noMachines: "The set has no machines yet.",
+    allAsleep: "Every machine of the set sleeps in the registry; no node keeps a place for it.",
     main: "main agent",
     "sub-agent": "sub-agent",
     toolbox: "toolbox",
@@ -207,7 +208,14 @@ export const texts = {
     valid: "The API server accepts it.",
     problems: "The API server refuses it:",
   },
-  nodes: { notReady: "not ready", ready: "ready", cordoned: "takes no new machines" },
+  nodes: {
+    notReady: "not ready",
+    ready: "ready",
+    cordoned: "takes no new machines",
+    promised: "Promised to machines",
+    resident: "Resident memory of machines",
+    shared: "Shared between them",
+  },
   health: {
     parts: "Parts",
     up: "answers",

@@ -1,5 +1,5 @@
 /** The control API about repositories and tags, in epoch's shapes. Digests carry no `sha256:` here; that is epoch's way. */
-import { maxSnapshotConfigBytes } from "@cocoon/contract";
+import { hibernateTag, maxSnapshotConfigBytes } from "@cocoon/contract";
 import { Fault } from "@cocoon/core";
 import { allows } from "../auth/access.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -100,6 +100,8 @@ function repositoryJson({ id, name, tags }: RepositoryView) {
     totalSize: [...sizes.values()].reduce((total, size) => total + size, 0),
     artifactType: newest?.artifactType,
     kind: newest?.kind,
+    // Ours: a machine sleeps in it.
+    ...(tags.some(({ tag }) => tag === hibernateTag) ? { hibernated: true } : {}),
     createdAt: times[0] ?? "",
     updatedAt: times.at(-1) ?? "",
   };

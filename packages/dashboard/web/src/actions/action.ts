@@ -19,7 +19,7 @@ export interface ActionInput {
   readonly initial: string;
   readonly kind: "number" | "text" | "choice";
   readonly choices?: readonly string[];
-  /** Further choices that have to be looked up first; a text is entered where they cannot be. */
+  /** Choices that have to be looked up first; a text is entered where they cannot be, or there are none. */
   readonly loadChoices?: () => Promise<readonly string[]>;
   readonly max?: number;
   /** Of a text. */

@@ -49,8 +49,9 @@ export function Files({ machine }: { readonly machine: MachineRow }): ReactNode 
         <button type="button" onClick={() => open(parentPath(path))}>
           {texts.files.up}
         </button>
-        <label className="button">
-          {texts.files.upload} <input type="file" multiple onChange={upload} />
+        <label className="button upload">
+          {texts.files.upload}
+          <input className="hidden" type="file" multiple onChange={upload} />
         </label>
       </div>
       <h2>{path}</h2>

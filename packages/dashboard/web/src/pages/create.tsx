@@ -164,7 +164,7 @@ interface FormProps {
 }
 
 function FormFields({ form, onChange, problems }: FormProps): ReactNode {
-  return formFields.map(({ key, label, field, choices, names }) => {
+  const fields = formFields.map(({ key, label, field, choices, names }) => {
     const problem = problems
       .filter((each) => each.field === field)
       .map((each) => each.message)
@@ -184,6 +184,7 @@ function FormFields({ form, onChange, problems }: FormProps): ReactNode {
       />
     );
   });
+  return <div className="fields">{fields}</div>;
 }
 
 interface FieldProps {

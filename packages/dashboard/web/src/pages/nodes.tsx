@@ -2,8 +2,8 @@
 import { useMemo, type ReactNode } from "react";
 import type { MachineRow, NodeRow } from "../../../src/shared/rows.ts";
 import { listNodeActions } from "../actions/node-actions.ts";
-import { formatAge, formatQuantity } from "../format.ts";
-import { useKind } from "../live/store.ts";
+import { formatAge, formatBytes, formatQuantity, readQuantity } from "../format.ts";
+import { buildKey, useKind } from "../live/store.ts";
 import { ActionButton } from "../parts/action-button.tsx";
 import { usePage } from "../parts/context.ts";
 import { ListState } from "../parts/list-state.tsx";
@@ -47,6 +47,12 @@ function NodeCard({
   readonly node: NodeRow;
   readonly machines: readonly MachineRow[];
 }): ReactNode {
+  const { store } = usePage();
+  const usage = useKind(store, "usage").rows;
+  const promised = machines.reduce((sum, { memory }) => sum + readQuantity(memory), 0);
+  const used = machines.flatMap(({ namespace, name }) => usage.get(buildKey(namespace, name)) ?? []);
+  const resident = used.reduce((sum, { memoryBytes }) => sum + memoryBytes, 0);
+  const shared = used.reduce((sum, { memoryBytes, privateBytes }) => sum + memoryBytes - privateBytes, 0);
   return (
     <article className="node">
       <div className="row">
@@ -66,6 +72,9 @@ function NodeCard({
           [texts.column.cpu, node.cpu],
           [texts.column.memory, formatQuantity(node.memory)],
           [texts.column.machines, String(machines.length)],
+          [texts.nodes.promised, formatBytes(promised)],
+          [texts.nodes.resident, resident === 0 ? "" : formatBytes(resident)],
+          [texts.nodes.shared, shared <= 0 ? "" : formatBytes(shared)],
           [texts.column.version, node.version],
           [texts.column.age, formatAge(node.createdAt)],
           [texts.column.state, node.ready ? "" : node.message],

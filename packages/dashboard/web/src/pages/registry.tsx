@@ -1,6 +1,6 @@
 /** The registry: who sleeps in it, how much room that takes, and which tokens open it. */
 import { useEffect, useMemo, useState, type ReactNode } from "react";
-import type { MachineRow, RegistryData, RepositoryRow, TokenRow } from "../../../src/shared/rows.ts";
+import type { MachineRow, RegistryData, RepositoryRow, SetRow, TokenRow } from "../../../src/shared/rows.ts";
 import { session } from "../api/client.ts";
 import { formatAge, formatBytes } from "../format.ts";
 import { listMachines } from "../live/machines.ts";
@@ -44,11 +44,10 @@ function RegistryView({ data }: { readonly data: RegistryData }): ReactNode {
   const { store } = usePage();
   const pods = useKind(store, "machine").rows;
   const sets = useKind(store, "set").rows;
-  const byVm = useMemo(
-    () => new Map(listMachines(pods, sets).map((machine) => [machine.vmName, machine])),
-    [pods, sets],
+  const owners = useMemo(() => listOwners(listMachines(pods, sets), [...sets.values()]), [pods, sets]);
+  const asleep = data.repositories.filter(
+    ({ name, hibernated }) => hibernated || owners.get(name)?.state === "asleep",
   );
-  const asleep = data.repositories.filter(({ name }) => byVm.get(name)?.state === "asleep");
   const others = data.repositories.filter((each) => !asleep.includes(each));
   const ratio = data.storedBytes > 0 ? data.totalBytes / data.storedBytes : undefined;
   return (
@@ -63,23 +62,42 @@ function RegistryView({ data }: { readonly data: RegistryData }): ReactNode {
         ]}
       />
       <h2>{texts.registry.sleeping}</h2>
-      <RepositoryTable rows={asleep} machines={byVm} none={texts.registry.noneAsleep} />
+      <RepositoryTable rows={asleep} owners={owners} none={texts.registry.noneAsleep} />
       <h2>{texts.registry.others}</h2>
-      <RepositoryTable rows={others} machines={byVm} none={texts.list.none} />
+      <RepositoryTable rows={others} owners={owners} none={texts.list.none} />
       <h2>{texts.registry.tokens}</h2>
       <TokenTable tokens={data.tokens} />
     </>
   );
 }
 
+/** What a repository belongs to: a machine, or where that has no pod and no place, its set. */
+interface Owner {
+  readonly path: string;
+  readonly state: string;
+}
+
+function listOwners(machines: readonly MachineRow[], sets: readonly SetRow[]): Map<string, Owner> {
+  const owners = new Map<string, Owner>();
+  for (const { namespace, name, replicas, phase } of sets)
+    for (let slot = 0; slot <= replicas; slot += 1)
+      owners.set(`vk-${namespace}-${name}-${slot}`, {
+        path: buildPath("sets", namespace, name),
+        state: phase === "Suspended" ? "asleep" : "pending",
+      });
+  for (const { namespace, name, vmName, state } of machines)
+    if (vmName !== "") owners.set(vmName, { path: buildPath("machines", namespace, name), state });
+  return owners;
+}
+
 interface RepositoryProps {
   readonly rows: readonly RepositoryRow[];
-  readonly machines: ReadonlyMap<string, MachineRow>;
+  readonly owners: ReadonlyMap<string, Owner>;
   readonly none: string;
 }
 
 /** By size, and of the same size by age. */
-function RepositoryTable({ rows, machines, none }: RepositoryProps): ReactNode {
+function RepositoryTable({ rows, owners, none }: RepositoryProps): ReactNode {
   const [order, setOrder] = useState<"bytes" | "updatedAt">("bytes");
   const sorted = useMemo(
     () =>
@@ -114,7 +132,7 @@ function RepositoryTable({ rows, machines, none }: RepositoryProps): ReactNode {
       </thead>
       <tbody>
         {sorted.map((row) => (
-          <RepositoryLine key={row.name} row={row} machine={machines.get(row.name)} />
+          <RepositoryLine key={row.name} row={row} owner={owners.get(row.name)} />
         ))}
       </tbody>
     </table>
@@ -123,21 +141,16 @@ function RepositoryTable({ rows, machines, none }: RepositoryProps): ReactNode {
 
 function RepositoryLine({
   row,
-  machine,
+  owner,
 }: {
   readonly row: RepositoryRow;
-  readonly machine: MachineRow | undefined;
+  readonly owner: Owner | undefined;
 }): ReactNode {
+  const state = row.hibernated ? "asleep" : owner?.state;
   return (
     <tr>
-      <td>
-        {machine ? (
-          <Link to={buildPath("machines", machine.namespace, machine.name)}>{row.name}</Link>
-        ) : (
-          row.name
-        )}
-      </td>
-      <td>{machine ? <Badge text={machine.state} /> : texts.registry.noMachine}</td>
+      <td>{owner ? <Link to={owner.path}>{row.name}</Link> : row.name}</td>
+      <td>{state === undefined ? texts.registry.noMachine : <Badge text={state} />}</td>
       <td>{row.kind}</td>
       <td>{formatBytes(row.bytes)}</td>
       <td>

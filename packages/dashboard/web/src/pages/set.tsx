@@ -48,7 +48,7 @@ export function SetPage({
         </div>
       </div>
       <h2>{texts.set.diagram}</h2>
-      <SetDiagram machines={machines} />
+      <SetDiagram machines={machines} suspended={set.phase === "Suspended"} />
       <SetDetails set={set} />
     </section>
   );

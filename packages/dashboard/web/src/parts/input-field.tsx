@@ -1,6 +1,7 @@
 /** One thing to be entered before an action runs: a number, a text, or one of several choices. */
 import { useEffect, useState, type ReactNode } from "react";
 import type { ActionInput } from "../actions/action.ts";
+import { texts } from "../texts.ts";
 
 interface InputProps {
   readonly input: ActionInput;
@@ -13,7 +14,11 @@ export function InputField({ input, value, onChange }: InputProps): ReactNode {
   return (
     <label>
       {input.label}
-      {choices && choices.length > 0 ? (
+      {choices === "loading" ? (
+        <select disabled aria-busy="true">
+          <option>{texts.list.loading}</option>
+        </select>
+      ) : choices.length > 0 ? (
         <select value={value} onChange={(event) => onChange(event.target.value)}>
           {choices.map((choice) => (
             <option key={choice}>{choice}</option>
@@ -33,25 +38,24 @@ export function InputField({ input, value, onChange }: InputProps): ReactNode {
   );
 }
 
+/** None where a value is entered instead: there are no choices, or they could not be looked up. */
 function useChoices(
-  { choices, loadChoices }: ActionInput,
+  { choices = [], loadChoices }: ActionInput,
   onChange: (value: string) => void,
-): readonly string[] | undefined {
-  const [loaded, setLoaded] = useState<readonly string[]>();
+): readonly string[] | "loading" {
+  const [loaded, setLoaded] = useState<readonly string[] | "loading">(loadChoices ? "loading" : choices);
   useEffect(() => {
     let isCurrent = true;
-    loadChoices?.().then(
-      (found) => {
-        if (!isCurrent || found.length === 0) return;
-        setLoaded(found);
-        onChange(found[0] ?? "");
-      },
-      () => undefined, // a text is entered instead
-    );
+    const show = (found: readonly string[]) => {
+      if (!isCurrent) return;
+      setLoaded(found);
+      if (found[0] !== undefined) onChange(found[0]);
+    };
+    loadChoices?.().then(show, () => show([]));
     return () => {
       isCurrent = false;
     };
     // oxlint-disable-next-line react-hooks/exhaustive-deps -- once, when the dialog opens
   }, []);
-  return loaded ?? choices;
+  return loaded;
 }

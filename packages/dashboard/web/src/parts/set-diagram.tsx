@@ -8,8 +8,13 @@ import { Badge, Link } from "./small.tsx";
 
 const shownSubAgents = 200;
 
-export function SetDiagram({ machines }: { readonly machines: readonly MachineRow[] }): ReactNode {
-  if (machines.length === 0) return <p>{texts.set.noMachines}</p>;
+interface DiagramProps {
+  readonly machines: readonly MachineRow[];
+  readonly suspended: boolean;
+}
+
+export function SetDiagram({ machines, suspended }: DiagramProps): ReactNode {
+  if (machines.length === 0) return <p>{suspended ? texts.set.allAsleep : texts.set.noMachines}</p>;
   const byRole = (role: string) => machines.filter((machine) => machine.role === role);
   const subAgents = byRole("sub-agent");
   return (

@@ -1,5 +1,14 @@
 /** A table that draws only the rows in sight, so that thousands cost as much as fifty. Arrow keys move, Enter opens. */
-import { useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode, type RefObject } from "react";
+import {
+  memo,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+  type KeyboardEvent,
+  type ReactNode,
+  type RefObject,
+} from "react";
 import { navigate } from "../route.ts";
 import { Link } from "./small.tsx";
 
@@ -23,12 +32,13 @@ const spare = 8;
 
 export function VirtualTable<T>({ label, rows, columns, getKey, getPath }: TableProps<T>): ReactNode {
   const box = useRef<HTMLDivElement>(null);
-  const [top, setTop] = useState(0);
+  // Only the number of the first row: scrolling within a row draws nothing anew.
+  const [topRow, setTopRow] = useState(0);
   const height = useHeight(box);
   const [chosen, setChosen] = useState(0);
-  const first = Math.max(0, Math.floor(top / rowHeight) - spare);
+  const first = Math.max(0, Math.min(topRow, rows.length - 1) - spare);
   const shown = rows.slice(first, first + Math.ceil(height / rowHeight) + 2 * spare);
-  const template = columns.map(({ width }) => width).join(" ");
+  const template = useMemo(() => columns.map(({ width }) => width).join(" "), [columns]);
   const onKeyDown = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20 }[event.key];
     const row = rows[chosen];
@@ -54,12 +64,12 @@ export function VirtualTable<T>({ label, rows, columns, getKey, getPath }: Table
         role="rowgroup"
         tabIndex={0}
         aria-label={label}
-        onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+        onScroll={(event) => setTopRow(Math.floor(event.currentTarget.scrollTop / rowHeight))}
         onKeyDown={onKeyDown}
       >
         <div className="space" style={{ height: rows.length * rowHeight }}>
           {shown.map((row, index) => (
-            <TableRow
+            <Row
               key={getKey(row)}
               {...{
                 row,
@@ -105,6 +115,9 @@ interface RowProps<T> {
   readonly at: number;
   readonly chosen: boolean;
 }
+
+/** Drawn again only when something of it changed: of the rows in sight, scrolling adds and removes a few. */
+const Row = memo(TableRow) as typeof TableRow;
 
 function TableRow<T>({ row, columns, template, path, at, chosen }: RowProps<T>): ReactNode {
   return (
