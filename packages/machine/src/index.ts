@@ -10,5 +10,6 @@ export { readMachine, type HibernateReason, type Machine, type MachineRole } fro
 export { type MachinePod } from "./machine-pod.ts";
 export { MachineSnapshots } from "./machine-snapshots.ts";
 export { type Drop, type DropOutcome, type Released, type Settlement } from "./snapshots/drop.ts";
-export { type HibernatedSnapshot, type StoredSnapshot } from "./snapshots/find.ts";
+export { type HibernatedSnapshot, type SnapshotInfo, type StoredSnapshot } from "./snapshots/find.ts";
+export { type PushRequest } from "./snapshots/push.ts";
 export { type Retention } from "./snapshots/retention.ts";

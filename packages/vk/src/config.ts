@@ -76,7 +76,7 @@ const registryOptions = {
   lazyWake: option(
     "VK_LAZY_WAKE",
     "auto: machines run before their memory and disks are here, where the host and the snapshot allow it; never: snapshots are pulled whole first",
-    z.enum(["auto", "never"]).default("never"),
+    z.enum(["auto", "never"]).default("auto"),
   ),
   snapshotZstdLevel: option("SNAPSHOT_ZSTD_LEVEL", "0: default level", whole(0, 22).default(0)),
   snapshotChunkSizeMib: option("SNAPSHOT_CHUNK_SIZE_MIB", "0: default size", whole(0, 1024).default(0)),
@@ -176,6 +176,11 @@ const guestOptions = {
 const processOptions = {
   ...kubeClientOptions,
   logLevel: option("VK_LOG_LEVEL", "log level", optionType.logLevel()),
+  otlpEndpoint: option(
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OpenTelemetry collector (OTLP over HTTP, such as http://collector:4318) that gets a trace of each hibernation and wake; default none",
+    z.url().optional(),
+  ),
   orphanPolicy: option(
     "VK_ORPHAN_POLICY",
     "VMs at start that no pod claims: alert, destroy or keep",

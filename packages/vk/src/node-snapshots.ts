@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { hibernateTag, latestTag, tryParseImageReference } from "@cocoon/contract";
 import { snapshotReference } from "@cocoon/contract/legacy";
 import { Fault, isFault, type Abortable, ignoreFault } from "@cocoon/core";
-import { MachineSnapshots } from "@cocoon/machine";
+import { MachineSnapshots, type PushRequest } from "@cocoon/machine";
 import {
   openCloudImage,
   openSnapshotClient,
@@ -20,7 +20,7 @@ import {
   type SnapshotFormat,
   type StoreStats,
 } from "@cocoon/oci";
-import type { Snapshot, VmRuntime } from "@cocoon/vm";
+import type { LiveFiles, Snapshot, VmRuntime } from "@cocoon/vm";
 import type { VkMetrics } from "./metrics.ts";
 import { SingleFlight } from "./single-flight.ts";
 
@@ -61,12 +61,17 @@ interface Source {
   readonly keepOlder?: boolean;
 }
 
+/** A pause for less than that is short: copying and reading all memory twice costs more. */
+const worthPushingAhead = 32 * 1024 * 1024;
+
 export class NodeSnapshots implements AsyncDisposable {
   readonly inRegistry: MachineSnapshots;
   readonly #options: NodeSnapshotsOptions;
   readonly #pusher: SnapshotClient;
   readonly #puller: SnapshotClient;
   readonly #pulls = new SingleFlight<Snapshot>();
+  /** Digests of bases that a machine was cloned from lazily. */
+  readonly #used = new Set<string>();
 
   constructor(
     options: NodeSnapshotsOptions,
@@ -80,31 +85,17 @@ export class NodeSnapshots implements AsyncDisposable {
 
   /** Pushes the local snapshot that has the machine's name; resolves once the registry named its digest. */
   async push({ vmName, signal, ...request }: LocalPush): Promise<PushReport> {
-    const { runtime, node, format, metrics, level, chunkBytes } = this.#options;
+    const { runtime, metrics } = this.#options;
     const stopTimer = metrics.snapshot_push_duration_seconds.startTimer();
     try {
       const report = await runtime.snapshots.withFiles(
         vmName,
-        ({ envelope, files }) =>
-          this.inRegistry.push({
-            ...request,
-            client: this.#pusher,
-            source: { envelope, files },
-            vmName,
-            node,
-            format,
-            base: this.#findBase(request.baseImage),
-            pinFor: vmName,
-            ...(level === undefined ? {} : { level }),
-            ...(chunkBytes === undefined ? {} : { chunkBytes }),
-            signal,
-          }),
+        (source) => this.inRegistry.push(this.#describePush({ ...request, vmName, signal }, source)),
         { signal },
       );
       metrics.snapshot_push_total.inc({ result: "ok" });
       metrics.snapshot_verify_total.inc({ result: "ok" });
-      metrics.snapshot_bytes_total.inc({ direction: "push", how: "network" }, report.bytesSent);
-      metrics.snapshot_bytes_total.inc({ direction: "push", how: "reused" }, report.bytesReused);
+      this.#countSent(report);
       stopTimer();
       return report;
     } catch (error) {
@@ -113,6 +104,56 @@ export class NodeSnapshots implements AsyncDisposable {
       metrics.snapshot_verify_total.inc({ result: isFault(error, "conflict") ? "stale" : "error" });
       throw error;
     }
+  }
+
+  /** Whether this process was not asked for that snapshot before. */
+  isFirstUse(digest: string): boolean {
+    if (this.#used.has(digest)) return false;
+    this.#used.add(digest);
+    return true;
+  }
+
+  /** Only packed snapshots share content with what was sent before. */
+  get canPushAhead(): boolean {
+    const { format, runtime } = this.#options;
+    return format === "packed" && runtime.snapshots.withLiveFiles !== undefined;
+  }
+
+  /**
+   * Sends what a running VM has now, as the machine's anchor: its next snapshot then sends what changed since. Undefined when
+   * little would be gained.
+   */
+  async pushAhead({ vmName, signal, ...request }: LocalPush): Promise<PushReport | undefined> {
+    const { runtime } = this.#options;
+    const report = await runtime.snapshots.withLiveFiles?.(
+      vmName,
+      (source) => this.inRegistry.push(this.#describePush({ ...request, vmName, signal }, source)),
+      { leastBytes: worthPushingAhead, signal },
+    );
+    if (report) this.#countSent(report);
+    return report;
+  }
+
+  #describePush({ vmName, ...request }: LocalPush, { envelope, files }: LiveFiles): PushRequest {
+    const { node, format, level, chunkBytes } = this.#options;
+    return {
+      ...request,
+      client: this.#pusher,
+      source: { envelope, files },
+      vmName,
+      node,
+      format,
+      base: this.#findBase(request.baseImage),
+      pinFor: vmName,
+      ...(level === undefined ? {} : { level }),
+      ...(chunkBytes === undefined ? {} : { chunkBytes }),
+    };
+  }
+
+  #countSent({ bytesSent, bytesReused }: PushReport): void {
+    const { snapshot_bytes_total } = this.#options.metrics;
+    snapshot_bytes_total.inc({ direction: "push", how: "network" }, bytesSent);
+    snapshot_bytes_total.inc({ direction: "push", how: "reused" }, bytesReused);
   }
 
   /** `host/prefix/vk-lab-atlas-0:hibernate`. */

@@ -20,6 +20,7 @@ import { findPing } from "./probes/ping.ts";
 import { readCredentials, openSnapshotRegistry } from "./registry.ts";
 import { openRuntime, readImagePolicy } from "./runtime.ts";
 import { startVk, type VkOptions } from "./start.ts";
+import { openTracer } from "./tracing/open-tracer.ts";
 
 type Hooks = Pick<VkOptions, "beforeStep">;
 
@@ -73,6 +74,7 @@ export async function runVk(
       ...(ping ? { ping } : {}),
       ...hooks,
       log,
+      tracer: stack.use(await openTracer({ endpoint: config.otlpEndpoint, node: node.name })).tracer,
       metrics,
       signal,
     }),

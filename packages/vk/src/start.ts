@@ -57,6 +57,8 @@ export interface VkOptions extends Abortable {
   readonly snapshotConfigMap?: "legacy" | "all";
   readonly log?: Logger;
   readonly metrics?: Registry;
+  /** Where traces of hibernations and wakes go; default nowhere. */
+  readonly tracer?: NonNullable<ControllerParts["tracer"]>;
   readonly beforeStep?: ControllerParts["beforeStep"];
 }
 
@@ -88,6 +90,7 @@ export async function startVk(options: VkOptions): Promise<RunningVk> {
     log,
     signal,
     settings: await readSettings(options, { signal }),
+    ...(options.tracer ? { tracer: options.tracer } : {}),
     ...(options.beforeStep ? { beforeStep: options.beforeStep } : {}),
   });
   stack.defer(() => controller.stop());

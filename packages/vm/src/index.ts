@@ -14,6 +14,7 @@ export type {
   GuestExit,
   GuestProcess,
   RuntimeDescription,
+  LiveFiles,
   SnapshotFiles,
   VmEvent,
   VmImages,
@@ -52,6 +53,7 @@ export type {
   VmAddress,
   VmConfig,
   VmExit,
+  VmLoading,
   VmOrigin,
   VmStats,
 } from "./vm.ts";

@@ -81,6 +81,7 @@ interface RemoteSnapshot {
   readonly snapshotId: string;
 }
 
+/** `storageBytes` less than the snapshot's own is not applied: what the snapshot has is known only while it is read. */
 export interface RemoteCloneSpec extends Omit<CloneSpec, "snapshot" | "restoreMode"> {
   readonly remote: RemoteSnapshot;
 }

@@ -168,6 +168,15 @@ export interface VmSnapshots {
   import(archive: Readable, options: ImportOptions): Promise<Snapshot>;
   /** The files that make up the snapshot, to read only, while `use` runs: a removal meanwhile does not disturb. */
   withFiles<T>(ref: string, use: (files: SnapshotFiles) => Promise<T>, options: Abortable): Promise<T>;
+  /**
+   * What a running VM has in memory and on its disks just now, for sending it in advance: not one state of it, and nothing to
+   * restore. Undefined, without a call of `use`, when less than `leastBytes` would be new, or the VM is saved in another way.
+   */
+  withLiveFiles?<T>(
+    vmRef: string,
+    use: (files: LiveFiles) => Promise<T>,
+    options: Abortable & { readonly leastBytes: number },
+  ): Promise<T | undefined>;
   /** Makes a snapshot of files that lie in a directory, `snapshot.json` among them. */
   importDirectory(directory: string, options: ImportDirectoryOptions): Promise<Snapshot>;
 }
@@ -226,6 +235,8 @@ export interface SnapshotFiles {
   readonly envelope: Readonly<Record<string, unknown>>;
   readonly files: readonly SnapshotFile[];
 }
+
+export type LiveFiles = Omit<SnapshotFiles, "snapshot">;
 
 interface SnapshotFile {
   /** Flat name inside the snapshot. */

@@ -104,8 +104,17 @@ export interface Vm {
   readonly stoppedAt?: string;
   readonly lastExit?: VmExit;
   /** Memory and disks that are still coming from the registry: until then it depends on the snapshot there. */
-  readonly loading?: { readonly doneBytes: number; readonly totalBytes: number; readonly problem?: string };
+  readonly loading?: VmLoading;
   /** Why the VM is in state `error`. */
+  readonly problem?: string;
+}
+
+export interface VmLoading {
+  readonly doneBytes: number;
+  readonly totalBytes: number;
+  /** Since it was restored its guest has answered, or may have: what it did since may be relied on. */
+  readonly hasAnswered: boolean;
+  /** Why content does not arrive. */
   readonly problem?: string;
 }
 

@@ -15,11 +15,23 @@ const cluster = await sharedControlPlane();
 const stack = new AsyncDisposableStack();
 after(() => stack.disposeAsync());
 const world = stack.use(await openWorld(cluster));
-const host = stack.use(await openVkHost({ cluster, registryUrl: world.server.url, token: world.token }));
+/** As `up` and our installs set it; machines then run before their memory and disks are on the node. */
+const env = { COCOON_SNAPSHOT_FORMAT: "packed" };
+const host = stack.use(await openVkHost({ cluster, registryUrl: world.server.url, token: world.token, env }));
 const vmName = `vk-${world.namespace.name}-demo`;
 
-const allSleepSteps = ["announce", "save", "push", "record", "clearId", "remove", "seal", "settled"];
-const allWakeSteps = ["announce", "restore", "settled", "dropTag", "clearDigest"];
+const allSleepSteps = [
+  "announce",
+  "pushAhead",
+  "save",
+  "push",
+  "record",
+  "clearId",
+  "remove",
+  "seal",
+  "settled",
+];
+const allWakeSteps = ["announce", "restore", "publish", "settled", "announceLocal", "dropTag", "clearDigest"];
 const [sleepSteps, wakeSteps] = tier() === "full" ? [allSleepSteps, allWakeSteps] : [["remove"], ["restore"]];
 
 async function inGuest(...command: string[]): Promise<string> {
@@ -86,7 +98,9 @@ test("a guest counts on through every kill", async (context) => {
 });
 
 async function moveToAnotherHost(): Promise<void> {
-  const other = stack.use(await openVkHost({ cluster, registryUrl: world.server.url, token: world.token }));
+  const other = stack.use(
+    await openVkHost({ cluster, registryUrl: world.server.url, token: world.token, env }),
+  );
   await other.start();
   const counted = await counter();
   await world.annotate("demo", `${hibernate}=true`);

@@ -1,5 +1,6 @@
 /** A machine asleep in a registry, and nodes that have nothing of it: the registry is reached through a link that can be cut. */
 import assert from "node:assert/strict";
+import { chmod, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { demoImageName, openImageLibrary } from "@cocoon/images";
 import { fixedCredential, openRegistry, openSnapshotClient } from "@cocoon/oci";
@@ -14,6 +15,8 @@ const mebibyte = 1024 * 1024;
 const { signal } = new AbortController();
 const repository = "vk-lab-lazy";
 const readyMs = 240_000;
+/** As the product does it as root: QEMU has a user and namespaces of its own. */
+const runAs = { uid: 2_000_300_000, gid: 2_000_300_000, count: 100 };
 
 /** A command of the guest; its output. */
 export async function run(runtime: VmRuntime, id: string, script: string): Promise<string> {
@@ -36,9 +39,19 @@ export interface SleepingMachine extends AsyncDisposable {
   isThere(): Promise<boolean>;
 }
 
-/** Content in memory (tmpfs) and on disk, without which nothing would be proven. */
-export const sumScript =
-  "cat /dev/shm/content /root/content /root/later 2>/dev/null | sha256sum; sha256sum /dev/shm/content /root/content";
+/** Sectors of a disk without a file system. */
+const rawSectors = 16 * 2048;
+const findRaw = `raw=/dev/$(basename $(dirname $(grep -lx ${rawSectors} /sys/block/vd*/size)))`;
+
+/**
+ * Content in memory (tmpfs), in a file, and on a disk that is read past the guest's page cache. That one has no file system:
+ * the guest's kernel (6.1.192) does not survive that the caches of ext4 are dropped.
+ */
+export const sumScript = [
+  findRaw,
+  "blockdev --flushbufs $raw",
+  "sha256sum /dev/shm/content /root/content $raw",
+].join(" && ");
 
 export async function putMachineToSleep(sizes: {
   readonly memoryMib: number;
@@ -60,15 +73,26 @@ export async function putMachineToSleep(sizes: {
       cpus: 1,
       memoryBytes: sizes.memoryMib * mebibyte,
       storageBytes: 512 * mebibyte,
+      dataDisks: [{ name: "raw", sizeBytes: rawSectors * 512, fsType: "none" }],
     },
     { signal },
   );
   await runtime.waitReady(id, { signal: AbortSignal.timeout(readyMs) });
-  const fill = `mkdir -p /dev/shm; mountpoint -q /dev/shm || mount -t tmpfs -o size=90% none /dev/shm; dd if=/dev/urandom of=/dev/shm/content bs=1M count=${sizes.contentMib} 2>/dev/null; dd if=/dev/urandom of=/root/content bs=1M count=16 2>/dev/null; sync; echo 3 > /proc/sys/vm/drop_caches`;
-  await run(runtime, id, fill);
+  const random = (target: string, mib: number) =>
+    `dd if=/dev/urandom of=${target} bs=1M count=${mib} 2>/dev/null`;
+  const fill = [
+    "mkdir -p /dev/shm",
+    "{ mountpoint -q /dev/shm || mount -t tmpfs -o size=90% none /dev/shm; }",
+    random("/dev/shm/content", sizes.contentMib),
+    random("/root/content", 4),
+    findRaw,
+    random("$raw", 16),
+    "sync",
+  ];
+  await run(runtime, id, fill.join(" && "));
   const sums = await run(runtime, id, sumScript);
   const saved = await runtime.snapshots.save(id, { name: repository, resume: false, signal });
-  await using client = await openSnapshotClient();
+  const client = stack.use(await openSnapshotClient());
   const pushed = await runtime.snapshots.withFiles(
     saved.snapshot.id,
     ({ envelope, files }) =>
@@ -98,6 +122,9 @@ export async function putMachineToSleep(sizes: {
   };
 }
 
+/** Of what outlives a boot. */
+export const diskSumScript = `${findRaw} && sha256sum /root/content $raw`;
+
 export interface LazyNode extends AsyncDisposable {
   readonly root: string;
   readonly link: SlowLink;
@@ -110,7 +137,13 @@ export function openLazyRuntime(
 ): Promise<VmRuntime> {
   const registry = { address, token, dockerConfig: "/nonexistent" };
   const store = { directory: join(root, "chunks"), limitBytes: 1024 * mebibyte };
-  return openQemuRuntimeIn(root, { signal, lazy: { registry, store } });
+  return openQemuRuntimeIn(root, { signal, runAs, lazy: { registry, store } });
+}
+
+/** Process that serves the files of a VM. */
+export async function findPageServer(root: string, id: string): Promise<number> {
+  const text = await readFile(join(root, "qemu", "vms", id, "loading.json"), "utf8");
+  return (JSON.parse(text) as { readonly server: { readonly pid: number } }).server.pid;
 }
 
 export async function wake(
@@ -127,6 +160,7 @@ export async function wake(
 export async function openLazyNode(machine: SleepingMachine, options: LinkOptions = {}): Promise<LazyNode> {
   const stack = new AsyncDisposableStack();
   const directory = stack.use(await temporaryDirectory());
+  await chmod(directory.path, 0o711);
   const link = stack.use(await startSlowLink(machine.url, options));
   const open = () => openLazyRuntime(directory.path, { address: link.address, token: machine.token });
   stack.defer(async () => {

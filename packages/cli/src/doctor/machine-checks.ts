@@ -68,7 +68,8 @@ async function checkKvm(): Promise<CheckResult> {
 /** Whether machines can run here before their memory and disks have arrived. */
 async function checkLazyWake({ signal }: CheckContext): Promise<CheckResult> {
   const problem = await findFuseProblem({ signal });
-  if (problem === "") return { state: "ok", found: "possible: VK_LAZY_WAKE=auto turns it on" };
+  if (problem === "")
+    return { state: "ok", found: "machines run before their memory and disks have arrived" };
   return { state: "ok", found: `not possible, snapshots are pulled whole before a machine runs: ${problem}` };
 }
 

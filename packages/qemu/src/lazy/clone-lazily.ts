@@ -41,7 +41,9 @@ export async function cloneLazily(
     snapshotId: remote.snapshotId,
     snapshotName: remote.repository,
   } as const;
-  const blueprint = cloneBlueprint(context, spec, { directory: "", description, origin });
+  const { storageBytes } = description.config;
+  const grown = { ...spec, storageBytes: Math.max(spec.storageBytes ?? 0, storageBytes) };
+  const blueprint = cloneBlueprint(context, grown, { directory: "", description, origin });
   return makeVm(context, blueprint, options, async (draft, directory) => {
     const lazy = { state: "loading" as const, ...remote, files: findLazyFiles(description) };
     const record = { ...draft, lazy: omitId(lazy) };

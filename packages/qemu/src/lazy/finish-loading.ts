@@ -4,7 +4,15 @@
  */
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { Fault, isAlive, isFault, sleep, writeFileAtomically, type Abortable } from "@cocoon/core";
+import {
+  Fault,
+  isAlive,
+  isFault,
+  pathExists,
+  sleep,
+  writeFileAtomically,
+  type Abortable,
+} from "@cocoon/core";
 import type { QemuContext } from "../context.ts";
 import { connectQmp } from "../qmp/qmp.ts";
 import { vmFile } from "../store/layout.ts";
@@ -39,9 +47,10 @@ export async function dropMount(context: QemuContext, record: VmRecord): Promise
   return whole;
 }
 
-/** Opens the gate for everything that is still missing. */
+/** Opens the gate for everything that is still missing. Survives a power cut: a machine that was used is not reset. */
 export async function announceAnswered(vmDirectory: string): Promise<void> {
-  await writeFileAtomically(join(vmDirectory, vmFile.answered), "", { mode: 0o600, sync: false });
+  const path = join(vmDirectory, vmFile.answered);
+  if (!(await pathExists(path))) await writeFileAtomically(path, "", { mode: 0o600 });
 }
 
 /** Switches a running machine to its local files, when all are here. True when it is done. */

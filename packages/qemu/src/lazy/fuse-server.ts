@@ -3,12 +3,12 @@
  * fails: an error on a page that the guest needs would kill it.
  *
  * QEMU advises huge pages, so the kernel reads megabytes around each fault, whatever readahead is agreed on. Such a read
- * of the memory file that is not all here is refused once: the kernel ignores errors of readahead and asks again
- * for the one page that the guest waits for. A single page is never refused, nor the same place twice. The rest of
- * that page's chunk is then put into the page cache without being asked for.
+ * of the memory file that is not all here is refused once (`readahead.ts`): the kernel ignores errors of readahead and asks
+ * again for what the guest waits for. The rest of that page's chunk is then put into the page cache without being asked for.
  */
 import { read, readSync, writeSync, writev, writevSync } from "node:fs";
-import { systemCode } from "@cocoon/core";
+import { setTimeout as pause } from "node:timers/promises";
+import { Fault, getErrorMessage, systemCode } from "@cocoon/core";
 import {
   errno,
   formatAttr,
@@ -30,6 +30,7 @@ import {
   type NodeAttributes,
   type ReadRequest,
 } from "./fuse-messages.ts";
+import { ReadaheadRefusals } from "./readahead.ts";
 
 export interface ServedFile {
   readonly name: string;
@@ -72,20 +73,23 @@ const fixedAnswers: ReadonlyMap<number, Buffer | number | "none"> = new Map<numb
 
 /** Each blocks one thread of the pool. */
 const readers = 3;
+const retryMs = 500;
 
 export class FuseServer {
   /** Resolves when the mount is gone. */
   readonly ended: Promise<void>;
-  refused = 0;
+  /** Why this host's own disk does not take or give content; empty when it does. */
+  problem = "";
   readonly #fd: number;
   readonly #options: ServeOptions;
-  readonly #refusedPlaces = new Set<string>();
+  readonly #refusals: ReadaheadRefusals;
   readonly #storedPlaces = new Set<string>();
   readonly #end = Promise.withResolvers<void>();
 
   constructor(fd: number, options: ServeOptions) {
     this.#fd = fd;
     this.#options = options;
+    this.#refusals = new ReadaheadRefusals({ tookOver: options.resend });
     this.ended = this.#end.promise;
   }
 
@@ -145,21 +149,27 @@ export class FuseServer {
     if (!file) return this.#reply(request, errno.noEntry);
     const { offset, size } = parseRead(request.body);
     const range = { offset, size: Math.max(0, Math.min(size, file.size - offset)) };
-    if (!this.#options.has(number, range)) {
-      if (this.#isReadahead(file, range)) return this.#reply(request, errno.io);
-      await this.#options.ensure(number, range);
-    }
-    this.#reply(request, 0, readRange(file, range));
+    if (file.mapped && !this.#options.has(number, range) && this.#refusals.refuse(number, range))
+      return this.#reply(request, errno.io);
+    this.#reply(request, 0, await this.#readContent(number, file, range));
     this.#options.onRead(number, range);
     if (file.mapped && range.size === pageBytes) this.#storeChunk(number, file, offset);
   }
 
-  #isReadahead(file: ServedFile, { offset, size }: ReadRequest): boolean {
-    const place = `${file.name} ${offset}`;
-    if (!file.mapped || size <= pageBytes || this.#refusedPlaces.has(place)) return false;
-    this.#refusedPlaces.add(place);
-    this.refused += 1;
-    return true;
+  /** Never fails: an error would kill the guest, and what this host's disk refuses now it may take later. */
+  // oxlint-disable-next-line max-params -- a file, its number and a place in it
+  async #readContent(number: number, file: ServedFile, range: ReadRequest): Promise<Buffer> {
+    for (;;) {
+      try {
+        if (!this.#options.has(number, range)) await this.#options.ensure(number, range);
+        const content = readRange(file, range);
+        this.problem = "";
+        return content;
+      } catch (error) {
+        this.problem = `${file.name}: ${getErrorMessage(error)}`;
+      }
+      await pause(retryMs);
+    }
   }
 
   // oxlint-disable-next-line max-params -- a file, its number and a place in it
@@ -194,7 +204,7 @@ function readRange({ fd }: ServedFile, { offset, size }: ReadRequest): Buffer {
   const content = Buffer.alloc(size);
   for (let done = 0; done < size;) {
     const count = readSync(fd, content, done, size - done, offset + done);
-    if (count === 0) break;
+    if (count === 0) throw new Fault("internal", `the local file ends at ${offset + done}`);
     done += count;
   }
   return content;

@@ -2,7 +2,16 @@
  * Fills a machine's local files from the registry: what QEMU reads at its start, then the recorded working set, then the
  * rest. The same code serves a running machine (page server) and completes one that was stopped in the middle.
  */
-import { closeSync, fdatasyncSync, fstatSync, ftruncateSync, openSync, constants } from "node:fs";
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fchmodSync,
+  fdatasyncSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+} from "node:fs";
 import { join } from "node:path";
 import { Fault, syncDirectory, tryReadFile, type Abortable } from "@cocoon/core";
 import {
@@ -109,8 +118,13 @@ function describeSteps(
   };
 }
 
+/** As in a snapshot that was pulled: QEMU's user reads them, in a directory that no other user can enter. */
+const fileMode = 0o644;
+
 function openFile(path: string, size: number): number {
-  const fd = openSync(path, constants.O_RDWR | constants.O_CREAT, 0o600);
+  const isNew = !existsSync(path);
+  const fd = openSync(path, constants.O_RDWR | constants.O_CREAT, fileMode);
+  if (isNew) fchmodSync(fd, fileMode); // whatever the umask is
   if (fstatSync(fd).size !== size) ftruncateSync(fd, size);
   return fd;
 }

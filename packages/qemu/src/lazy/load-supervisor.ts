@@ -23,7 +23,7 @@ export async function reviveAll(context: QemuContext): Promise<void> {
   if (!context.settings.lazy) return;
   for (const vm of await context.store.list()) {
     if (vm.kind !== "record" || !vm.record.lazy) continue;
-    await revivePageServer(context, vm.record).catch((error: unknown) => {
+    await revivePageServer(context, vm.record, { replaceStuck: true }).catch((error: unknown) => {
       context.log.error({ vm: vm.id, error: getErrorMessage(error) }, "page server could not be started");
     });
   }

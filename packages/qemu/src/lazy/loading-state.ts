@@ -22,6 +22,16 @@ const schema = z.object({
 
 export type LoadingState = Readonly<z.infer<typeof schema>>;
 
+export const nothingLoaded: LoadingState = {
+  state: "starting",
+  doneBytes: 0,
+  totalBytes: 0,
+  fetchedBytes: 0,
+  waits: 0,
+  longestWaitMs: 0,
+  problem: "",
+};
+
 export async function tryReadLoading(vmDirectory: string): Promise<LoadingState | undefined> {
   const text = await tryReadFile(join(vmDirectory, vmFile.loading));
   return schema.safeParse(tryParseJson(text ?? "")).data;

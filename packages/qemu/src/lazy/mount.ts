@@ -68,7 +68,7 @@ export async function unmountFuse(directory: string): Promise<void> {
 }
 
 /** By the kernel's list: looking at the directory itself could wait for a dead server. */
-async function isMounted(directory: string): Promise<boolean> {
+export async function isMounted(directory: string): Promise<boolean> {
   const text = await readFile("/proc/self/mountinfo", "utf8");
   const path = directory.replaceAll(/[\\ \t\n]/g, (letter) => `\\0${letter.charCodeAt(0).toString(8)}`);
   return text.split("\n").some((line) => line.split(" ")[4] === path);

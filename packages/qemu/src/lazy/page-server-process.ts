@@ -7,6 +7,7 @@ import {
   Fault,
   isAlive,
   lastLines,
+  signalProcess,
   sleep,
   tryIdentify,
   withDeadline,
@@ -17,7 +18,7 @@ import type { QemuContext } from "../context.ts";
 import { findOwner } from "../process/jail.ts";
 import { vmFile } from "../store/layout.ts";
 import type { VmRecord } from "../store/vm-record.ts";
-import { tryReadLoading } from "./loading-state.ts";
+import { nothingLoaded, tryReadLoading, writeLoading, type LoadingState } from "./loading-state.ts";
 import type { PageServerConfig } from "./page-server-config.ts";
 import { takeDescriptor } from "./take-descriptor.ts";
 
@@ -33,6 +34,7 @@ export const pageServerProgram: readonly string[] = [
 /** Requests block threads; content is stored in others. */
 const threads = "16";
 const firstMs = 5 * 60_000;
+const { signal: never } = new AbortController();
 
 export function requireLazy({
   settings: { lazy },
@@ -72,14 +74,21 @@ export async function startPageServer(
     });
     await once(child, "spawn");
     child.stdin?.on("error", () => undefined); // it died: seen by its identity
-    child.stdin?.end(JSON.stringify(config));
     child.unref();
     const identity = tryIdentify(child.pid ?? 0);
     if (!identity) throw endedEarly(vmDirectory);
+    // Before it can do anything: no process takes it for dead and starts another one meanwhile.
+    await recordServer(vmDirectory, identity);
+    child.stdin?.end(JSON.stringify(config));
     return identity;
   } finally {
     closeSync(log);
   }
+}
+
+async function recordServer(vmDirectory: string, server: ProcessIdentity): Promise<void> {
+  const before = await tryReadLoading(vmDirectory);
+  await writeLoading(vmDirectory, { ...(before ?? nothingLoaded), server });
 }
 
 /** Resolves when QEMU can start: what it reads at once is here. */
@@ -108,19 +117,35 @@ function endedEarly(vmDirectory: string): Fault {
   return new Fault("unavailable", `the page server ended: ${words || "it said nothing"}`);
 }
 
-/** A running machine whose page server is dead gets another one, and continues where it waits. */
+/**
+ * A running machine whose page server is dead gets another one, and continues where it waits. With `replaceStuck` so does
+ * one whose server cannot load: its settings may be those of an earlier process.
+ */
 export async function revivePageServer(
   context: QemuContext,
   record: VmRecord,
+  { replaceStuck = false }: { readonly replaceStuck?: boolean } = {},
 ): Promise<ProcessIdentity | undefined> {
   if (!record.lazy || !record.process || !isAlive(record.process)) return undefined;
   const state = await tryReadLoading(context.store.getDirectory(record.id));
-  if (state?.server && isAlive(state.server)) return state.server;
+  const server = state?.server && isAlive(state.server) ? state.server : undefined;
+  if (server && !(replaceStuck && isStuck(state))) return server;
   const fd = await takeDescriptor(record.process.pid, inheritedDescriptor);
   try {
-    context.log.warn({ vm: record.id }, "page server ended; another one continues");
+    if (server) await end(server);
+    context.log.warn({ vm: record.id }, "page server ended or stuck; another one continues");
     return await startPageServer(context, record, { fd, resumed: true });
   } finally {
     closeSync(fd);
   }
+}
+
+/** Gone before the next one is recorded: it writes down who serves. */
+async function end(server: ProcessIdentity): Promise<void> {
+  signalProcess(server, "SIGKILL");
+  while (isAlive(server)) await sleep(5, { signal: never });
+}
+
+function isStuck(state: LoadingState | undefined): boolean {
+  return state !== undefined && state.state !== "local" && state.problem !== "";
 }

@@ -5,11 +5,12 @@
  */
 import { fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
-import { getErrorMessage, pathExists, sleep, tryIdentify } from "@cocoon/core";
+import { Backoff, getErrorMessage, pathExists, sleep, tryIdentify } from "@cocoon/core";
 import { machineFile, vmFile } from "../store/layout.ts";
 import { FuseServer, type ServedFile } from "./fuse-server.ts";
 import { openLoading, type LoadingMachine, type OpenedFile } from "./load-machine.ts";
-import { tryReadLoading, writeLoading, type LoadingState } from "./loading-state.ts";
+import { nothingLoaded, tryReadLoading, writeLoading, type LoadingState } from "./loading-state.ts";
+import { isMounted } from "./mount.ts";
 import type { PageServerConfig } from "./page-server-config.ts";
 import { WorkingSetRecorder } from "./working-set-recorder.ts";
 
@@ -51,7 +52,8 @@ async function serveLocal(
 
 async function serveLoading(settings: PageServerConfig): Promise<void> {
   const { lazy, owner, resumed } = settings;
-  using loading = await openLoading(settings, { signal });
+  using loading = await openPersistently(settings);
+  if (!loading) return;
   const { content, chunkBytes } = loading;
   const served = loading.files.flatMap((file, number) =>
     lazy.includes(file.name) ? [{ file, number }] : [],
@@ -71,36 +73,65 @@ async function serveLoading(settings: PageServerConfig): Promise<void> {
     resend: resumed,
   });
   server.start();
-  const fill = fillUp(settings, { loading, recorder });
+  const fill = fillUp(settings, { loading, recorder, server });
   await Promise.race([fill, server.ended]); // a machine that is removed needs nothing any more
   await server.ended;
 }
 
+/**
+ * The list of chunks comes from the registry. While that does not answer, the guest waits; it must not lose its server for
+ * that. Undefined when the mount went meanwhile.
+ */
+async function openPersistently(settings: PageServerConfig): Promise<LoadingMachine | undefined> {
+  const { vmDirectory } = settings;
+  const backoff = new Backoff({ baseMs: 100, maxMs: 2_000 });
+  for (;;) {
+    try {
+      return await openLoading(settings, { signal });
+    } catch (error) {
+      if (!settings.resumed) throw error; // QEMU has not started: the machine is pulled whole
+      const before = (await tryReadLoading(vmDirectory)) ?? nothingLoaded;
+      await writeLoading(vmDirectory, { ...before, ...identify(), problem: getErrorMessage(error) });
+    }
+    if (!(await isMounted(join(vmDirectory, vmFile.lazy)))) return undefined;
+    await sleep(backoff.nextMs(), { signal });
+  }
+}
+
+interface Filling {
+  readonly loading: LoadingMachine;
+  readonly recorder: WorkingSetRecorder;
+  readonly server: FuseServer;
+}
+
 async function fillUp(
   { vmDirectory, directory }: PageServerConfig,
-  { loading, recorder }: { readonly loading: LoadingMachine; readonly recorder: WorkingSetRecorder },
+  { loading, recorder, server }: Filling,
 ): Promise<void> {
-  const report = (state: LoadingState["state"]) =>
-    writeLoading(vmDirectory, { state, ...identify(), ...loading.content.counts });
+  const report = (state: LoadingState["state"]) => {
+    const { counts } = loading.content;
+    const problem = counts.problem || server.problem;
+    return writeLoading(vmDirectory, { state, ...identify(), ...counts, problem });
+  };
   await report("starting");
-  await loading.loadFirst();
+  await persist(() => loading.loadFirst());
   await report("serving");
   const timer = setInterval(() => void report("serving").catch(() => undefined), reportMs);
-  const first = loading.loadWorkingSet();
+  const first = persist(() => loading.loadWorkingSet());
   await awaitAnswer(vmDirectory);
   const recorded = sleep(recordMs, { signal }).then(() => recorder.write(directory));
   await first;
-  await loadAll(loading);
+  await persist(() => loading.finish());
   clearInterval(timer);
   await recorded;
   await report("local");
 }
 
-/** Everything but a full disk is tried again inside; a full disk is tried again here. */
-async function loadAll(loading: LoadingMachine): Promise<void> {
+/** What the registry refuses is tried again inside; what this host's disk refuses is tried again here. */
+async function persist(work: () => Promise<void>): Promise<void> {
   for (;;) {
     try {
-      return await loading.finish();
+      return await work();
     } catch (error) {
       process.stderr.write(`${new Date().toISOString()} ${getErrorMessage(error)}\n`);
       await sleep(1_000, { signal });

@@ -2,12 +2,13 @@
  * How anything is done to one VM: find it, wait for its lock, read its record anew, recover what a dead process left
  * in the middle, see whether its process still lives, check the table of states, act.
  */
-import { isAlive, isFault, type Abortable } from "@cocoon/core";
+import { join } from "node:path";
+import { isAlive, isFault, pathExists, type Abortable } from "@cocoon/core";
 import { readIntent } from "../store/intents.ts";
 import { vmFile } from "../store/layout.ts";
 import { toVm, type VmRecord } from "../store/vm-record.ts";
 import type { StoredVm } from "../store/vm-store.ts";
-import { assertPermitted, liveStates, type Vm, type VmAction } from "@cocoon/vm";
+import { assertPermitted, liveStates, type Vm, type VmAction, type VmLoading } from "@cocoon/vm";
 import type { QemuContext } from "../context.ts";
 import { tryReadLoading } from "../lazy/loading-state.ts";
 import { recoverInterrupted } from "./recover-interrupted.ts";
@@ -103,13 +104,14 @@ export async function show(
   if (stored.kind === "damaged") return damagedVm(stored);
   const record = await look(context, stored.record, evidence);
   const vm = toVm(record, directory);
-  const loading = record.lazy?.state === "loading" ? { loading: await readProgress(directory) } : {};
+  const loading = record.lazy?.state === "loading" ? { loading: await readProgress(record, directory) } : {};
   return { ...vm, ...loading, snapshotIds: await context.snapshots.existing(vm.snapshotIds) };
 }
 
-async function readProgress(directory: string): Promise<NonNullable<Vm["loading"]>> {
+async function readProgress({ hasAgent }: VmRecord, directory: string): Promise<VmLoading> {
   const { doneBytes = 0, totalBytes = 0, problem = "" } = (await tryReadLoading(directory)) ?? {};
-  return { doneBytes, totalBytes, ...(problem === "" ? {} : { problem }) };
+  const hasAnswered = !hasAgent || (await pathExists(join(directory, vmFile.answered)));
+  return { doneBytes, totalBytes, hasAnswered, ...(problem === "" ? {} : { problem }) };
 }
 
 function damagedVm(stored: Extract<StoredVm, { readonly kind: "damaged" }>): Vm {

@@ -18,6 +18,8 @@ import { settle } from "./operate.ts";
 import { connectQmp } from "../qmp/qmp.ts";
 
 const recoveryMs = 30_000;
+/** A QEMU that waits for content does not answer before the content is here; others are not to wait for it. */
+const loadingMs = 2_000;
 
 /**
  * Whether the recorded process is what it should be: a QEMU that answers under the VM's id. `unavailable` or `timeout`
@@ -26,14 +28,14 @@ const recoveryMs = 30_000;
 async function queryQemu(
   context: QemuContext,
   record: VmRecord,
-  options: Abortable,
+  options: Abortable & { readonly deadlineMs: number },
 ): Promise<"running" | "paused"> {
   const directory = context.store.getDirectory(record.id);
   using qmp = await connectQmp({
     directory,
     socket: vmFile.qmp,
     signal: options.signal,
-    greetingMs: recoveryMs,
+    greetingMs: options.deadlineMs,
   });
   const { name } = await qmp.execute("query-name", options);
   if (name !== record.id)
@@ -84,7 +86,8 @@ async function recoverWithoutRecord(context: QemuContext, id: string): Promise<v
 async function adopt(context: QemuContext, record: VmRecord): Promise<void> {
   if (!liveStates.has(record.state)) return checkDisks(context, record);
   try {
-    const state = await queryQemu(context, record, { signal: AbortSignal.timeout(recoveryMs) });
+    const deadlineMs = record.lazy?.state === "loading" ? loadingMs : recoveryMs;
+    const state = await queryQemu(context, record, { signal: AbortSignal.timeout(deadlineMs), deadlineMs });
     if (state !== record.state) await context.store.write({ ...record, state });
     await finishVmMerges(context, record.id, { signal: AbortSignal.timeout(recoveryMs) });
   } catch (error) {

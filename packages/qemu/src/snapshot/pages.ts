@@ -120,7 +120,7 @@ const zeroes = Buffer.alloc(copyBytes);
 const smallBytes = 64 * 1024;
 const sliceMs = 2;
 
-/** Writes the content of the runs to the same offsets of the target. The process must be stopped. */
+/** Writes the content of the runs to the same offsets of the target: one state of the process only while it is stopped. */
 export async function copyPages(options: CopyPages): Promise<void> {
   await using memory = await openPages(options.pid, "mem");
   await copySmallRuns(memory, options);

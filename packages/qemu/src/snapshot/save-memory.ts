@@ -16,7 +16,14 @@ import { copySparsely, emptyFile } from "../store/immutable-files.ts";
 import { machineFile } from "../store/layout.ts";
 import type { VmRecord } from "../store/vm-record.ts";
 import type { QemuContext } from "../context.ts";
-import { assertPagesReadable, copyPages, findMapping, privatePages, totalBytes } from "./pages.ts";
+import {
+  assertPagesReadable,
+  copyPages,
+  findMapping,
+  privatePages,
+  totalBytes,
+  type MemoryRange,
+} from "./pages.ts";
 import type { QmpClient } from "../qmp/qmp.ts";
 import { receiveOnce } from "@cocoon/vm/host";
 
@@ -44,16 +51,9 @@ export async function saveByPages(
   record: VmRecord,
   target: SaveTarget,
 ): Promise<MemorySave> {
-  const pid = requirePid(record);
   const vmDirectory = context.store.getDirectory(record.id);
-  const base = join(vmDirectory, record.files, machineFile.memory);
-  const { memoryBytes } = record.machine;
-  const { ino } = await stat(base);
-  await assertPagesReadable(pid);
-  const ranges = await findMapping(pid, ino);
-  const isEmpty = ino === (await stat(await emptyFile(context.store.layout.shared, memoryBytes))).ino;
-  const path = join(target.directory, machineFile.memory);
-  const memory = isEmpty ? await emptyMemory(path, memoryBytes) : await copiedMemory(base, path, target);
+  const { pid, ranges, base, isEmpty } = await findMemory(context, record);
+  const memory = await copyBase({ base, isEmpty, bytes: record.machine.memoryBytes }, target);
   return {
     form: "pages",
     freeze: async (qmp) => void (await qmp.execute("stop", { signal: never })),
@@ -65,6 +65,51 @@ export async function saveByPages(
     },
     [Symbol.asyncDispose]: () => memory.close(),
   };
+}
+
+interface FoundMemory {
+  readonly pid: number;
+  readonly ranges: readonly MemoryRange[];
+  /** The file that is mapped. */
+  readonly base: string;
+  /** It has no content: the guest was booted. */
+  readonly isEmpty: boolean;
+}
+
+async function findMemory(context: QemuContext, record: VmRecord): Promise<FoundMemory> {
+  const pid = requirePid(record);
+  const base = join(context.store.getDirectory(record.id), record.files, machineFile.memory);
+  const { ino } = await stat(base);
+  await assertPagesReadable(pid);
+  const ranges = await findMapping(pid, ino);
+  const empty = await stat(await emptyFile(context.store.layout.shared, record.machine.memoryBytes));
+  return { pid, ranges, base, isEmpty: ino === empty.ino };
+}
+
+async function copyBase(
+  { base, isEmpty, bytes }: Pick<FoundMemory, "base" | "isEmpty"> & { readonly bytes: number },
+  target: SaveTarget,
+): Promise<FileHandle> {
+  const path = join(target.directory, machineFile.memory);
+  return isEmpty ? emptyMemory(path, bytes) : copiedMemory(base, path, target);
+}
+
+/** Bytes of the guest's memory that are not those of the file it is mapped from. `forbidden` when it cannot be read. */
+export async function countPrivateBytes(context: QemuContext, record: VmRecord): Promise<number> {
+  const { pid, ranges } = await findMemory(context, record);
+  return totalBytes(await privatePages(pid, ranges));
+}
+
+/** The memory of a guest that runs on: each page as it is when it is read, so not one state of the guest. */
+export async function copyLiveMemory(
+  context: QemuContext,
+  record: VmRecord,
+  target: SaveTarget,
+): Promise<void> {
+  const found = await findMemory(context, record);
+  await using memory = await copyBase({ ...found, bytes: record.machine.memoryBytes }, target);
+  const runs = await privatePages(found.pid, found.ranges);
+  await copyPages({ pid: found.pid, runs, target: memory, targetIsEmpty: found.isEmpty });
 }
 
 async function emptyMemory(path: string, bytes: number): Promise<FileHandle> {

@@ -8,6 +8,7 @@ import type {
   ExportOptions,
   ImportDirectoryOptions,
   ImportOptions,
+  LiveFiles,
   SaveOptions,
   SaveReport,
   Snapshot,
@@ -23,6 +24,7 @@ import { checkImported } from "./imported-files.ts";
 import { awaitLoaded } from "../lazy/finish-loading.ts";
 import { operate } from "../machine/operate.ts";
 import { syncFilesIn } from "../store/durable.ts";
+import { withLiveFiles } from "./live-files.ts";
 import { saveDisks } from "./save-disks.ts";
 import { saveMachine } from "./save.ts";
 import { readSnapshotDescription } from "./snapshot-description.ts";
@@ -116,6 +118,14 @@ export class QemuSnapshots implements VmSnapshots {
   async withFiles<T>(ref: string, use: (files: SnapshotFiles) => Promise<T>, options: Abortable): Promise<T> {
     await using view = await this.#openView(ref, options);
     return await use(view);
+  }
+
+  withLiveFiles<T>(
+    vmRef: string,
+    use: (files: LiveFiles) => Promise<T>,
+    options: Abortable & { readonly leastBytes: number },
+  ): Promise<T | undefined> {
+    return withLiveFiles(this.#context, { ref: vmRef, ...options }, use);
   }
 
   async #finishImport(work: SnapshotWork, text: string, options: ImportOptions): Promise<Snapshot> {

@@ -1,5 +1,5 @@
 /** Steps that save, push, seal, drop and remove: the ones that decide where a machine's only copy is. */
-import { hibernateTag } from "@cocoon/contract";
+import { anchorTag, hibernateTag } from "@cocoon/contract";
 import { isFault, getErrorMessage, type Abortable } from "@cocoon/core";
 import type { Vm } from "@cocoon/vm";
 import { dropLocalSnapshot, findLocalSnapshot } from "../node-snapshots.ts";
@@ -29,6 +29,8 @@ export async function save(
       ...options,
     });
     tracked.saved.id = report.snapshot.id;
+    const { pausedMs, dirtyBytes } = report;
+    tracked.trace.note({ "vm.paused_ms": Math.round(pausedMs), "vm.dirty_bytes": dirtyBytes });
     metrics.snapshot_save_total.inc({ result: "ok" });
     stopTimer();
     log.info({ snapshot: report.snapshot.id, bytes: report.snapshot.sizeBytes }, "machine saved");
@@ -60,8 +62,46 @@ export async function push(
     signal,
   });
   const { digest, bytesSent, bytesReused } = report;
+  tracked.trace.note({ "snapshot.sent_bytes": bytesSent, "snapshot.reused_bytes": bytesReused });
   const seconds = Math.round(performance.now() - started) / 1000;
   log.info({ tag, digest, bytes: bytesSent, reusedBytes: bytesReused, seconds }, "snapshot pushed");
+}
+
+/**
+ * Sends what the machine has while it runs on. What is saved afterwards, paused, is compared with it by content: chunks that
+ * are still the same are not sent again. A registry that does not answer stops the hibernation here, before the pause.
+ */
+export async function pushAhead(
+  context: StepContext,
+  { record, signal }: Abortable & { readonly record: Vm | undefined },
+): Promise<void> {
+  const { tracked, log } = context;
+  const machine = readPodMachine(tracked.writer.pod);
+  const { vmName, image: baseImage } = machine.vm;
+  const started = performance.now();
+  try {
+    await using progress = showProgress(context, "hibernating", { signal });
+    const report = await requireSnapshots(context).pushAhead({
+      vmName,
+      namespace: machine.namespace,
+      tag: anchorTag,
+      baseImage,
+      restoredFrom: record ? getRestoredFrom(record, machine) : "",
+      vmId: record?.id ?? "",
+      onProgress: progress.onProgress,
+      signal,
+    });
+    const seconds = Math.round(performance.now() - started) / 1000;
+    tracked.trace.note({ "snapshot.sent_bytes": report?.bytesSent ?? 0 });
+    if (report) log.info({ bytes: report.bytesSent, seconds }, "content sent while the machine runs");
+  } catch (error) {
+    if (signal.aborted || (isFault(error) && error.traits.retry)) throw error;
+    log.warn(
+      { error: getErrorMessage(error) },
+      "nothing was sent in advance; the machine is paused for all of it",
+    );
+  }
+  tracked.pushedAhead = true;
 }
 
 /** The digest that a VM was restored from; "" when it was not, or the engine keeps no labels and the pod does not know. */
@@ -81,6 +121,7 @@ export async function unpause(context: StepContext, cause: unknown, options: Abo
   if (!vm) return;
   await dropLocalSnapshot(runtime, vmName, options);
   tracked.saved.id = undefined;
+  tracked.pushedAhead = false;
   if (vm.state === "paused") await runtime.resume(vm.id, options);
   log.warn({ error: getErrorMessage(cause) }, "push failed; the machine continues");
 }

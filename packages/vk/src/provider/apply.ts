@@ -8,6 +8,7 @@ import {
   clearDigest,
   drop,
   push,
+  pushAhead,
   release,
   remove,
   reportSnapshot,
@@ -61,7 +62,10 @@ const handlers: Handlers = {
   clearId: ({ tracked }, _applied, options) => tracked.writer.clearVm(options),
   dropLocal: (context, _applied, options) => dropLocalSnapshot(context.runtime, getVmName(context), options),
   resume: ({ runtime }, { step }, options) => runtime.resume(step.vmId, options),
-  start: (context, { step }, options) => start(context, step, options),
+  start: (context, { step: { vmId } }, options) =>
+    startPaced(context, () => context.runtime.start(vmId, options), options),
+  wakeAgain: (context, { step: { vmId } }, options) =>
+    startPaced(context, () => remove(context, vmId, options), options),
   removeClaim: (context, { step }, options) =>
     getSnapshots(context).removeClaim(getVmName(context), step.node, options),
   claim: (context, { step: { digest } }, options) =>
@@ -75,6 +79,7 @@ const handlers: Handlers = {
     await keepSandboxUntilSettled(context.client, context.tracked.writer.pod, options);
     await push(context, hibernateTag, { record, ...options });
   },
+  pushAhead: (context, { record }, options) => pushAhead(context, { record, ...options }),
   pushLatest: (context, { record }, options) => push(context, latestTag, { record, ...options }),
   remove: (context, { step }, options) => remove(context, step.vmId, options),
   announceLocal: (context, { record }, options) => announceLocal(context, record, options),
@@ -95,6 +100,7 @@ const handlers: Handlers = {
 const phases: Partial<Record<Step["kind"], { readonly phase: string; readonly reason: string }>> = {
   save: { phase: "snapshot", reason: "HibernateSnapshotFailed" },
   push: { phase: "push", reason: "HibernatePushFailed" },
+  pushAhead: { phase: "pushAhead", reason: "HibernatePushFailed" },
   pushLatest: { phase: "push", reason: "SnapshotPushFailed" },
   seal: { phase: "seal", reason: "HibernatePushFailed" },
   remove: { phase: "remove", reason: "HibernateRemoveFailed" },
@@ -136,6 +142,7 @@ async function announce(
   }
   await tracked.writer.announce({ state }, options);
   if (state === "hibernating") {
+    tracked.pushedAhead = false;
     log.info("machine hibernating");
     if (tracked.ending) showHibernating(context);
   }
@@ -163,9 +170,9 @@ function refuse(context: StepContext, { reason, message, waits }: StepOf<"refuse
 }
 
 /** A guest that powers off again and again is not started in a tight loop, nor for ever: `planStart` counts. */
-async function start(
-  { tracked, restartPauseMs, runtime, log }: StepContext,
-  { vmId }: StepOf<"start">,
+async function startPaced(
+  { tracked, restartPauseMs, log }: StepContext,
+  work: () => Promise<unknown>,
   options: Abortable,
 ): Promise<void> {
   const { starts } = tracked;
@@ -176,13 +183,13 @@ async function start(
   tracked.restarts += 1;
   tracked.starts = { inRow: stayedUp ? 1 : starts.inRow + 1, failure: "" };
   try {
-    await runtime.start(vmId, options);
+    await work();
   } catch (error) {
     const inRow = isFault(error) && couldNotAsk.has(error.code) ? starts.inRow : tracked.starts.inRow;
     tracked.starts = { inRow, failure: getErrorMessage(error) };
     throw error;
   }
-  log.info({ restarts: tracked.restarts }, "machine started again");
+  log.info({ restarts: tracked.restarts }, "machine is started again");
 }
 
 /** A VM that ran for so many pauses counts as well again. */

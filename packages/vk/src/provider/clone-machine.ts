@@ -16,7 +16,7 @@ import { dropLocalSnapshot } from "../node-snapshots.ts";
 import type { PodMachine } from "../pod-machine.ts";
 import { assertBootable, bootImage, buildCommonSpec, rethrowUnless } from "./boot-image.ts";
 import { unlistHibernated } from "./snapshot-list.ts";
-import { tryRestoreLazily } from "./restore-lazily.ts";
+import { tryCloneLazily, tryRestoreLazily } from "./restore-lazily.ts";
 import { assertSourceAllowed } from "./source-access.ts";
 import { showProgress } from "./show-progress.ts";
 import { requireSnapshots, type StepContext } from "./step-context.ts";
@@ -53,6 +53,8 @@ export async function cloneSnapshot(
   }
   const use = { namespace: machine.namespace, source: repository, owner: found?.namespace ?? "" };
   await assertSourceAllowed(client, use, options);
+  const lazy = found && (await tryCloneLazily(context, { found, repository, name: local, machine }, options));
+  if (lazy) return lazy;
   const keepOlder = description.can.cloneStandsAlone === false;
   const snapshot = snapshots
     ? await snapshots.ensureLocal({ repository, reference, keepOlder }, local, options)
@@ -153,6 +155,7 @@ export async function restore(
   const { labels, ...common } = buildCommonSpec(context, machine);
   const spec = { ...common, labels: { ...labels, [vmLabel.restoredFrom]: restoredFrom } };
   const lazy = await tryRestoreLazily(context, { snapshot, machine, spec }, options);
+  tracked.trace.note({ "wake.lazy": lazy !== undefined, "snapshot.digest": restoredFrom });
   if (lazy) await unlistHibernated(context, options);
   const vm = lazy ?? (await restoreWhole(context, { snapshot, machine }, options));
   const proof = {

@@ -2,6 +2,7 @@
  * The loop of every machine on this node: observe, plan one step, apply it, observe again. Nothing that matters is kept in
  * memory; the pod, the runtime and the registry hold the state.
  */
+import type { Attributes, Tracer } from "@opentelemetry/api";
 import { findSandboxOwner } from "@cocoon/contract";
 import { Backoff, Fault, isFault, getErrorMessage, sleep, type Abortable, type Logger } from "@cocoon/core";
 import { keyText, pods as podType, type KubeClient, type ObjectKey } from "@cocoon/kube";
@@ -46,6 +47,8 @@ export interface ControllerParts
   readonly events: EventRecorder;
   readonly log: Logger;
   readonly settings: ControllerSettings;
+  /** Default: to nowhere. */
+  readonly tracer?: Tracer;
   /** Tests observe, or end, what happens between two steps. */
   readonly beforeStep?: (vmName: string, step: string) => Promise<void>;
 }
@@ -226,7 +229,11 @@ export class MachineController {
       if (step.kind === "wait") return this.#retryLater(tracked);
       try {
         await using _slow = announceIfSlow(context, step, signal);
-        await applyStep(context, { step, record }, { signal });
+        const { log } = context;
+        const facts = describeFacts(context, vmName);
+        await tracked.trace.run({ step, desired: observed.desired, facts, log }, () =>
+          applyStep(context, { step, record }, { signal }),
+        );
       } catch (error) {
         if (signal.aborted || !background.has(step.kind) || tracked.ending) throw error;
         context.log.warn(
@@ -252,7 +259,7 @@ export class MachineController {
     const known = this.#machines.get(text);
     if (known && known.uid === pod.metadata.uid) return known;
     if (known) throw new Fault("conflict", `the previous pod ${text} is still terminating`);
-    const tracked = new TrackedMachine(pod, this.#createWriter(pod));
+    const tracked = new TrackedMachine(pod, this.#createWriter(pod), this.#parts.tracer);
     this.#machines.set(text, tracked);
     this.#parts.metrics.vm_table_size.set(this.#machines.size);
     return tracked;
@@ -300,6 +307,16 @@ export class MachineController {
   stop(): void {
     for (const tracked of this.#machines.values()) tracked.stopProbing();
   }
+}
+
+/** What a trace of the machine is found by. */
+function describeFacts({ tracked: { key }, node }: StepContext, vmName: string): Attributes {
+  return {
+    "vm.name": vmName,
+    "k8s.namespace.name": key.namespace ?? "",
+    "k8s.pod.name": key.name,
+    "k8s.node.name": node,
+  };
 }
 
 /** A manifest whose config or blobs the registry does not have: an operator of the registry must restore its storage. */

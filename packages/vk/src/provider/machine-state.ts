@@ -41,3 +41,15 @@ export function diedAfterPush({ local, hibernated, canSavePaused }: Observed, vm
   if (isLive(vm) || !canSavePaused || !pushed) return false;
   return local?.vmId === vm.id && local.id === pushed.snapshotId;
 }
+
+/**
+ * A lazily woken VM ended before its guest had answered and before all of it was here. The snapshot is still the machine's
+ * whole copy, memory included, and nothing that the VM did was seen. One that has answered boots its own disk, as after any
+ * other crash: what its guest wrote there may be relied on.
+ */
+export function diedWhileWaking({ hibernated, machine }: Observed, vm: ObservedVm): boolean {
+  if (isLive(vm) || !vm.loading || vm.hasAnswered !== false) return false;
+  if (machine.lifecycle.state === "ready") return false;
+  const snapshot = getFound(hibernated);
+  return snapshot !== undefined && snapshot.digest === vm.restoredFrom;
+}

@@ -47,6 +47,7 @@ export async function observeMachine(
     hasRegistry: snapshots !== undefined,
     canSavePaused,
     savedNow: tracked.saved.id,
+    pushedAhead: !snapshots?.canPushAhead || tracked.pushedAhead,
     starts: tracked.starts,
     probe: tracked.describeProbe(record),
     wakeFinished: record !== undefined && tracked.finished === record.id,
@@ -87,6 +88,7 @@ function describeVm(vm: Vm, machine: PodMachine): ObservedVm {
     restoredFrom: labels[vmLabel.restoredFrom] ?? recorded,
     namespace: labels[vmLabel.pod]?.split("/")[0] ?? "",
     loading: vm.loading !== undefined,
+    hasAnswered: vm.loading?.hasAnswered ?? true,
   };
 }
 

@@ -22,6 +22,8 @@ export interface ObservedVm {
   readonly namespace: string;
   /** Content of the snapshot that it was restored from is still on its way. */
   readonly loading?: boolean;
+  /** While it loads: what it did since it was restored may be relied on. */
+  readonly hasAnswered?: boolean;
 }
 
 /** `unknown`: not looked up, because no step depends on it, or no registry is configured. */
@@ -59,6 +61,8 @@ export interface Observed {
   readonly canSavePaused: boolean;
   /** Id of the snapshot that this process saved last, in this attempt to hibernate the machine. */
   readonly savedNow: string | undefined;
+  /** Nothing more is to be sent before the VM is paused: it was, in this attempt, or it cannot be. */
+  readonly pushedAhead: boolean;
   /** Starts of this VM by this process after which it did not stay up, and the last failure. */
   readonly starts: { readonly inRow: number; readonly failure: string };
   readonly probe: ObservedProbe;

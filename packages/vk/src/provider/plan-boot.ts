@@ -1,5 +1,5 @@
 /** Boots a machine that does not exist yet, in the order of precedence; or starts its VM again. Pure. */
-import { reports } from "./machine-state.ts";
+import { diedWhileWaking, reports } from "./machine-state.ts";
 import type { Observed, ObservedVm } from "./observed.ts";
 import type { Step } from "./step.ts";
 
@@ -25,8 +25,10 @@ export function planFresh({ machine }: Observed): Step {
 /** A guest that powers off right after each start is not started for ever. Its VM and disk stay for the next pod. */
 const maxStarts = 5;
 
-export function planStart({ starts, machine }: Observed, vm: ObservedVm): Step {
-  if (starts.inRow < maxStarts) return { kind: "start", vmId: vm.id };
+export function planStart(observed: Observed, vm: ObservedVm): Step {
+  const { starts, machine } = observed;
+  if (starts.inRow < maxStarts)
+    return { kind: diedWhileWaking(observed, vm) ? "wakeAgain" : "start", vmId: vm.id };
   const what = starts.failure === "" ? "did not stay up" : `cannot be started: ${starts.failure}`;
   return {
     kind: "refuse",

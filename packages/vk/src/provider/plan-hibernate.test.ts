@@ -25,6 +25,21 @@ const steps: readonly (readonly [string, Observed, string])[] = [
     observed({ vm: running, machine: asleep({ lifecycle: lifecycle("ready") }) }),
     "announce",
   ],
+  [
+    "then what it has is sent while it runs",
+    observed({ vm: running, pushedAhead: false, machine: going }),
+    "pushAhead",
+  ],
+  [
+    "a paused VM is not sent in advance",
+    observed({ vm: paused, pushedAhead: false, machine: going }),
+    "save",
+  ],
+  [
+    "an engine that cannot save paused sends nothing in advance",
+    observed({ vm: running, pushedAhead: false, canSavePaused: false, machine: going }),
+    "save",
+  ],
   ["then saved", observed({ vm: running, machine: going }), "save"],
   [
     "a local snapshot of a VM that runs is old",

@@ -18,6 +18,8 @@ export function planAsleep(observed: Observed): Step {
 function planHibernating(observed: Observed, vm: ObservedVm): Step {
   const { machine, local } = observed;
   if (!reports(machine, "hibernating")) return { kind: "announce", state: "hibernating" };
+  const isFirst = vm.state === "running" && !local && !observed.pushedAhead;
+  if (isFirst && observed.canSavePaused) return { kind: "pushAhead", vmId: vm.id };
   const saving = planSave(observed, vm);
   if (saving || !local) return saving ?? settled;
   const pushed = getFound(observed.hibernated);

@@ -28,6 +28,9 @@ const isReady = {
 const loadingVm = { ...running, restoredFrom: snapshot.digest, loading: true };
 const loadingMachine = machine({ lifecycle: lifecycle("ready"), vmId: "VM1", loading: true });
 
+const loadingEnded = { ...loadingVm, state: "stopped", hasAnswered: false } as const;
+const waking = { machine: machine({ lifecycle: creating, vmId: "VM1", loading: true }), hibernated: claimed };
+
 const fresh: readonly (readonly [string, Observed, string])[] = [
   ["a new machine is made at once", observed({}), "run"],
   [
@@ -154,6 +157,36 @@ const live: readonly (readonly [string, Observed, string])[] = [
     "ready, but still loading: its snapshot stays, whatever the registry shows",
     observed({ ...isReady, vm: loadingVm, stale: { digest: snapshot.digest, vmId: "VM7" } }),
     "settled",
+  ],
+  [
+    "ended while loading, before its guest answered: its snapshot still has everything",
+    observed({ ...waking, vm: loadingEnded }),
+    "wakeAgain",
+  ],
+  [
+    "ended while loading, after its guest answered: what it wrote is kept",
+    observed({ ...waking, vm: { ...loadingEnded, hasAnswered: true } }),
+    "start",
+  ],
+  [
+    "ended while loading, after it was ready",
+    observed({ ...waking, machine: loadingMachine, vm: loadingEnded }),
+    "start",
+  ],
+  [
+    "ended while loading, and its snapshot was not found",
+    observed({ ...waking, hibernated: undefined, vm: loadingEnded }),
+    "start",
+  ],
+  [
+    "ended while loading, and the snapshot is another one",
+    observed({ ...waking, hibernated: { ...claimed, digest: "sha256:d2" }, vm: loadingEnded }),
+    "start",
+  ],
+  [
+    "ended while loading, again and again",
+    observed({ ...waking, vm: loadingEnded, starts: { inRow: 5, failure: "" } }),
+    "refuse",
   ],
   ["ready and all of it local", observed({ ...isReady, machine: loadingMachine }), "announceLocal"],
 ];

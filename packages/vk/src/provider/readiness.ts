@@ -9,6 +9,7 @@ import { checkMachine, type CheckResult } from "../probes/checks.ts";
 import { probe } from "../probes/probe.ts";
 import { startLivenessProbes } from "./liveness-restarts.ts";
 import { prepareGuest } from "./prepare-guest.ts";
+import { showLoading } from "./show-loading.ts";
 import { buildStatus, type Shown } from "./status.ts";
 import type { StepContext } from "./step-context.ts";
 import { getVmIdentity } from "./tracked-machine.ts";
@@ -27,9 +28,11 @@ export function startProbe(context: StepContext, vm: Vm): void {
     livenessStarted: false,
   };
   tracked.probe = state;
+  const signal = AbortSignal.any([stop.signal, context.signal]);
+  if (vm.loading) void showLoading(context, vm.id, { signal });
   void probe({
     times: probeTimes,
-    signal: AbortSignal.any([stop.signal, context.signal]),
+    signal,
     check: (options) => check(context, vm.id, options),
     onChange: (result) => {
       state.result = result;
@@ -88,6 +91,8 @@ export async function publishReadiness(context: StepContext, vm: Vm, { signal }:
   const isNew = machine.lifecycle.state === "";
   const changes = writer.changesOf({
     ...writer.vmTexts({ vmId: vm.id, ip }),
+    // With `ready`, or the operator would drop the snapshot of a machine whose content is still on its way.
+    ...(vm.loading ? { [annotation.loading]: "true" } : {}),
     ...(ready || isNew ? writer.lifecycleTexts({ state: ready ? "ready" : "creating" }) : {}),
   });
   const size = compareSize(readWantedSize(writer.pod, description), vm.config);

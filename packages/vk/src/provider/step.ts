@@ -19,6 +19,8 @@ export type Step =
   | { readonly kind: "showAsleep" }
   | { readonly kind: "announce"; readonly state: LifecycleState }
   | { readonly kind: "dropLocal" }
+  /** Of a VM that still runs: so that it is paused only for what it changes from here on. */
+  | { readonly kind: "pushAhead"; readonly vmId: string }
   /** `disksOnly`: of a VM that does not run, which has no memory to save. */
   | { readonly kind: "save"; readonly vmId: string; readonly disksOnly?: true }
   | { readonly kind: "push" }
@@ -29,6 +31,8 @@ export type Step =
   | { readonly kind: "seal"; readonly digest: string }
   | { readonly kind: "resume"; readonly vmId: string }
   | { readonly kind: "start"; readonly vmId: string }
+  /** Its VM ended before it was ready and all of it was here: it goes, and is restored once more. */
+  | { readonly kind: "wakeAgain"; readonly vmId: string }
   | { readonly kind: "removeClaim"; readonly node: string }
   | { readonly kind: "claim"; readonly digest: string }
   | { readonly kind: "restore"; readonly snapshot: HibernatedSnapshot }

@@ -1,9 +1,11 @@
 /** One machine on this node: what is known of it, and a queue so that only one thing happens to it at a time. */
+import { trace, type Tracer } from "@opentelemetry/api";
 import type { ObjectKey } from "@cocoon/kube";
 import type { Pod } from "@cocoon/kubelet";
 import type { Vm } from "@cocoon/vm";
 import type { PodWriter } from "../pod-writer.ts";
 import type { CheckResult } from "../probes/checks.ts";
+import { MachineTrace } from "../tracing/machine-trace.ts";
 import type { Ending, ObservedProbe } from "./observed.ts";
 import type { Shown } from "./status.ts";
 
@@ -27,6 +29,7 @@ interface ProbeState {
 export class TrackedMachine {
   readonly key: ObjectKey;
   readonly uid: string;
+  readonly trace: MachineTrace;
   writer: PodWriter;
   shown: Shown | undefined;
   /** The last attempt failed: the pod must be handed over again although it did not change. */
@@ -37,6 +40,8 @@ export class TrackedMachine {
   starts: { readonly inRow: number; readonly failure: string } = { inRow: 0, failure: "" };
   /** The last snapshot that this process saved of the machine; one of an earlier process may be old by now. */
   readonly saved: { id: string | undefined } = { id: undefined };
+  /** In this attempt to hibernate it, what it has was sent before it is paused. */
+  pushedAhead = false;
   readonly use: GuestUse = { open: 0, carried: 0 };
   probe: ProbeState | undefined;
   /** Id of the VM whose wake is complete. */
@@ -58,7 +63,8 @@ export class TrackedMachine {
   madeVm = "";
   #tail: Promise<unknown> = Promise.resolve();
 
-  constructor(pod: Pod, writer: PodWriter) {
+  constructor(pod: Pod, writer: PodWriter, tracer: Tracer = trace.getTracer("vk-cocoon")) {
+    this.trace = new MachineTrace(tracer);
     this.key = { namespace: pod.metadata.namespace, name: pod.metadata.name ?? "" };
     this.uid = pod.metadata.uid ?? "";
     this.writer = writer;

@@ -50,6 +50,7 @@ export function observed(more: Partial<Observed>): Observed {
     hasRegistry: true,
     canSavePaused: true,
     savedNow: undefined,
+    pushedAhead: true,
     starts: { inRow: 0, failure: "" },
     probe: { running: false, result: undefined, published: false },
     wakeFinished: false,

@@ -1,0 +1,38 @@
+/** Shows how much of a lazily woken machine has arrived, and what holds it up, as the message of its lifecycle state. */
+import { getErrorMessage, isFault, sleep, type Abortable } from "@cocoon/core";
+import type { VmLoading } from "@cocoon/vm";
+import { readPodMachine } from "../pod-machine.ts";
+import { reports } from "./machine-state.ts";
+import type { StepContext } from "./step-context.ts";
+
+const everyMs = 3_000;
+const mebibyte = 1024 * 1024;
+
+function describeLoading({ doneBytes, totalBytes, problem }: VmLoading): string {
+  const [done, total] = [doneBytes, totalBytes].map((bytes) => Math.ceil(bytes / mebibyte));
+  return `loading, ${done} of ${total} MiB are on the node${problem ? `; held up: ${problem}` : ""}`;
+}
+
+/** Until all of it is here, or the signal aborts. Never throws. */
+export async function showLoading(
+  { tracked, runtime, log }: Pick<StepContext, "tracked" | "runtime" | "log">,
+  vmId: string,
+  { signal }: Abortable,
+): Promise<void> {
+  while (await sleep(everyMs, { signal })) {
+    try {
+      const { loading } = await runtime.inspect(vmId, { signal });
+      if (!loading) return;
+      // Between two steps, and only what is reported of this generation: it must not take a step's word back.
+      await tracked.exclusively(async () => {
+        const machine = readPodMachine(tracked.writer.pod);
+        const state = (["creating", "ready"] as const).find((each) => reports(machine, each));
+        if (signal.aborted || !state) return;
+        await tracked.writer.announce({ state, message: describeLoading(loading) }, { signal });
+      });
+    } catch (error) {
+      if (signal.aborted || isFault(error, "notFound")) return;
+      log.debug({ error: getErrorMessage(error) }, "loading not shown");
+    }
+  }
+}
