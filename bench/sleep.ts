@@ -35,6 +35,15 @@ interface Sleeps {
   readonly secondMs: number;
   readonly changedBytes: number;
   readonly afterChangeBytes: number;
+  /** The first hibernation, cancelled when all was pushed: how long the guest stood still, and what was sent meanwhile. */
+  readonly freezeMs: number;
+  readonly freezeBytes: number;
+}
+
+/** From the last sign of life on one node to the first answer on another that has nothing. */
+interface Migration {
+  readonly freezeMs: number;
+  readonly bytes: number;
 }
 
 interface Wake {
@@ -46,6 +55,7 @@ interface Wake {
 
 interface Figures {
   readonly sleep: Sleeps;
+  readonly migration: Migration;
   readonly whole: Wake;
   readonly lazyFirst: Wake;
   readonly lazy: Wake;
@@ -64,24 +74,66 @@ async function resume(runtime: VmRuntime, id: string): Promise<void> {
   await pause(3_000);
 }
 
-async function measureSleeps(
-  node: Node,
-  size: number,
-): Promise<Sleeps & { readonly packed: string; readonly whole: string }> {
+/** A guest that gives a sign of life all the time. */
+async function startTicking(runtime: VmRuntime, id: string): Promise<Ticking> {
+  const argv = ["sh", "-c", "while :; do echo; sleep 0.02; done"];
+  const program = await runtime.exec(id, { argv }, { signal });
+  let [lastAt, longestMs] = [performance.now(), 0];
+  let next = Promise.withResolvers<void>();
+  program.stdout.on("data", () => {
+    const now = performance.now();
+    longestMs = Math.max(longestMs, now - lastAt);
+    lastAt = now;
+    next.resolve();
+    next = Promise.withResolvers();
+  });
+  await next.promise;
+  longestMs = 0;
+  return {
+    getLastAt: () => lastAt,
+    getLongestMs: () => longestMs,
+    nextTick: () => next.promise,
+    [Symbol.asyncDispose]: () => program[Symbol.asyncDispose](),
+  };
+}
+
+interface Ticking extends AsyncDisposable {
+  getLastAt(): number;
+  getLongestMs(): number;
+  nextTick(): Promise<void>;
+}
+
+interface SleptMachine extends Sleeps {
+  readonly packed: string;
+  readonly whole: string;
+  /** Of the last hibernation, after which it does not run any more. */
+  readonly lastTickAt: number;
+  readonly restBytes: number;
+}
+
+async function measureSleeps(node: Node, size: number): Promise<SleptMachine> {
   const { runtime } = node;
   const { id } = await runtime.run({ ...machine(size), name: "sleeper" }, { signal });
   const vm = await runtime.waitReady(id, { signal });
   await runIn(runtime, vm, fillScript("content", Math.floor(size * Number(values.fill))));
   say(`${size} MiB: full push`);
   const whole = await node.sleep(id, "v2");
-  say(`${size} MiB: first, second and third hibernation`);
-  const first = await node.sleep(id, "packed");
   await resume(runtime, id);
+  say(`${size} MiB: first, second and third hibernation`);
+  const freeze = await startTicking(runtime, id);
+  const first = await node.sleep(id, "packed");
+  await runtime.resume(id, { signal });
+  await freeze.nextTick();
+  const freezeMs = freeze.getLongestMs();
+  await freeze[Symbol.asyncDispose]();
+  await pause(3_000);
   const second = await node.sleep(id, "packed");
   await resume(runtime, id);
   const changedMib = Math.max(1, Math.floor(size * 0.05));
   await runIn(runtime, vm, fillScript("change", changedMib));
+  const ticking = await startTicking(runtime, id);
   const third = await node.sleep(id, "packed");
+  const lastTickAt = ticking.getLastAt();
   await runtime.remove(id, { force: true, signal });
   return {
     wholeBytes: whole.bytesSent,
@@ -92,8 +144,12 @@ async function measureSleeps(
     secondMs: second.ms,
     changedBytes: changedMib * mebibyte,
     afterChangeBytes: third.bytesSent,
+    freezeMs,
+    freezeBytes: first.restBytes,
     packed: third.digest,
     whole: whole.digest,
+    lastTickAt,
+    restBytes: third.restBytes,
   };
 }
 
@@ -101,16 +157,18 @@ async function measureSleeps(
 async function measureWake(
   node: Node,
   start: () => Promise<string>,
-): Promise<Wake & { readonly id: string }> {
+): Promise<Wake & { readonly id: string; readonly answeredAt: number }> {
   const [began, before] = [performance.now(), node.link.received];
   const id = await start();
   const vm = await node.runtime.inspect(id, { signal });
   await runIn(node.runtime, vm, "cat /etc/hostname");
-  const answerMs = performance.now() - began;
+  const answeredAt = performance.now();
+  const answerMs = answeredAt - began;
   const answerBytes = node.link.received - before;
   while ((await node.runtime.inspect(id, { signal })).loading) await pause(20);
   return {
     id,
+    answeredAt,
     answerMs,
     answerBytes,
     localMs: performance.now() - began,
@@ -119,30 +177,33 @@ async function measureWake(
 }
 
 async function measureSize(lab: Lab, size: number): Promise<Figures> {
-  const home = await lab.newNode();
-  const { packed, whole: wholeDigest, ...sleep } = await measureSleeps(home, size);
-  const peer = await lab.newNode();
+  const [home, other, peer] = [await lab.newNode(), await lab.newNode(), await lab.newNode()];
+  const { packed, whole: wholeDigest, lastTickAt, restBytes, ...sleep } = await measureSleeps(home, size);
+  say(`${size} MiB: lazy wake without a recorded working set`);
+  const { id, answeredAt, ...lazyFirst } = await measureWake(other, () => other.wakeLazily("lazy", packed));
+  const migration = { freezeMs: answeredAt - lastTickAt, bytes: restBytes + lazyFirst.answerBytes };
   say(`${size} MiB: full pull`);
-  const { id: whole, ...wholeWake } = await measureWake(peer, () => peer.wakeWhole("whole", wholeDigest));
+  const pulled = await measureWake(peer, () => peer.wakeWhole("whole", wholeDigest));
+  const { id: whole, answeredAt: _pulled, ...wholeWake } = pulled;
   await peer.runtime.remove(whole, { force: true, signal });
-  say(`${size} MiB: lazy wake without and with a recorded working set`);
-  const other = await lab.newNode();
-  const { id, ...lazyFirst } = await measureWake(other, () => other.wakeLazily("lazy", packed));
-  await pause(3_000); // the working set is written
+  say(`${size} MiB: lazy wake with a recorded working set`);
   const again = await other.sleep(id, "packed");
   await other.runtime.remove(id, { force: true, signal });
   const third = await lab.newNode();
-  const { id: recorded, ...lazy } = await measureWake(third, () => third.wakeLazily("lazy", again.digest));
+  const woken = await measureWake(third, () => third.wakeLazily("lazy", again.digest));
+  const { id: recorded, answeredAt: _woken, ...lazy } = woken;
   await third.runtime.remove(recorded, { force: true, signal });
-  const { id: same, ...sameNode } = await measureWake(third, () => third.wakeLazily("same", again.digest));
+  const atHome = await measureWake(third, () => third.wakeLazily("same", again.digest));
+  const { id: same, answeredAt: _atHome, ...sameNode } = atHome;
   await third.runtime.remove(same, { force: true, signal });
-  return { sleep, whole: wholeWake, lazyFirst, lazy, sameNode };
+  return { sleep, migration, whole: wholeWake, lazyFirst, lazy, sameNode };
 }
 
 function findTargets(figures: ReadonlyMap<number, Figures>): Target[] {
   const main = figures.get(1024) ?? [...figures.values()].at(-1);
   if (!main) return [];
-  const { sleep, whole, lazy, sameNode } = main;
+  const { sleep, migration, whole, lazy, sameNode } = main;
+  const linkMs = (bytes: number) => (1000 * bytes) / linkSpeed.bytesPerSecond;
   const [small, large] = [figures.get(512), figures.get(2048)];
   return [
     {
@@ -159,6 +220,16 @@ function findTargets(figures: ReadonlyMap<number, Figures>): Target[] {
       name: "sleep after a change, bytes per changed byte",
       value: sleep.afterChangeBytes / sleep.changedBytes,
       want: "<= 1.3",
+    },
+    {
+      name: "freeze of a hibernation that is cancelled, ms beyond the link's time",
+      value: sleep.freezeMs - linkMs(sleep.freezeBytes),
+      want: "<= 1000",
+    },
+    {
+      name: "freeze of a migration, ms beyond the link's time",
+      value: migration.freezeMs - linkMs(migration.bytes),
+      want: "<= 1000",
     },
     {
       name: "first answer of a lazy wake, part of the full pull's bytes",

@@ -2,12 +2,13 @@
 import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { issueCertificate, createAuthority } from "@cocoon/controlplane";
+import { anchorTag, hibernateTag } from "@cocoon/contract";
 import { demoImageName, openImageLibrary } from "@cocoon/images";
+import { MachineSnapshots } from "@cocoon/machine";
 import {
   fixedCredential,
   openRegistry,
   openSnapshotClient,
-  type PushReport,
   type Registry,
   type SnapshotClient,
   type SnapshotFormat,
@@ -15,22 +16,32 @@ import {
 import { startSlowLink, type SlowLink } from "@cocoon/oci/testing";
 import { openQemuRuntime, openUserNetwork } from "@cocoon/qemu";
 import { startRegistry } from "@cocoon/registry";
-import type { VmRuntime } from "@cocoon/vm";
+import type { LiveFiles, VmRuntime } from "@cocoon/vm";
 import { imageDirectory } from "../vm/measure.ts";
 
 const mebibyte = 1024 * 1024;
 const { signal } = new AbortController();
 export const linkSpeed = { bytesPerSecond: 50e6, delayMs: 5 };
 const repository = "vk-bench-sleeper";
+/** As in vk-cocoon. */
+const worthPushingAhead = 32 * mebibyte;
 
 export interface Node extends AsyncDisposable {
   readonly runtime: VmRuntime;
   readonly link: SlowLink;
-  /** Saves a VM, which stays paused, and pushes it. */
-  sleep(vmId: string, format: SnapshotFormat): Promise<PushReport & { readonly ms: number }>;
+  /** Sends what a running VM has (packed only), saves it, which leaves it paused, and pushes that. */
+  sleep(vmId: string, format: SnapshotFormat): Promise<Slept>;
   /** The whole snapshot first, then a VM from it. */
   wakeWhole(name: string, digest: string): Promise<string>;
   wakeLazily(name: string, digest: string): Promise<string>;
+}
+
+export interface Slept {
+  readonly digest: string;
+  readonly ms: number;
+  readonly bytesSent: number;
+  /** Of these, while the VM was paused. */
+  readonly restBytes: number;
 }
 
 export interface Lab extends AsyncDisposable {
@@ -98,7 +109,8 @@ async function openNode(parent: string, { url, token, ca, caFile }: Access): Pro
   stack.defer(async () => {
     for (const vm of await runtime.list({ signal })) await runtime.remove(vm.id, { force: true, signal });
   });
-  const parts = { runtime, registry, client, root };
+  const snapshots = new MachineSnapshots({ registry });
+  const parts = { runtime, registry, client, root, snapshots };
   return {
     runtime,
     link,
@@ -121,27 +133,47 @@ interface Parts {
   readonly registry: Registry;
   readonly client: SnapshotClient;
   readonly root: string;
+  readonly snapshots: MachineSnapshots;
 }
 
+/** As vk-cocoon does it. */
 // oxlint-disable-next-line max-params -- a node, a VM and a form
-async function sleep({ runtime, registry, client }: Parts, vmId: string, format: SnapshotFormat) {
+async function sleep(
+  { runtime, client, snapshots }: Parts,
+  vmId: string,
+  format: SnapshotFormat,
+): Promise<Slept> {
   const began = performance.now();
+  const push = (tag: string, { envelope, files }: LiveFiles) =>
+    snapshots.push({
+      client,
+      source: { envelope, files },
+      vmName: repository,
+      tag,
+      namespace: "bench",
+      node: "bench",
+      vmId,
+      baseImage: "",
+      restoredFrom: "",
+      format,
+      pinFor: repository,
+      signal,
+    });
+  const ahead =
+    format === "packed"
+      ? await runtime.snapshots.withLiveFiles?.(vmId, (files) => push(anchorTag, files), {
+          leastBytes: worthPushingAhead,
+          signal,
+        })
+      : undefined;
   const { snapshot } = await runtime.snapshots.save(vmId, { resume: false, signal });
-  const report = await runtime.snapshots.withFiles(
-    snapshot.id,
-    ({ envelope, files }) =>
-      client.push({
-        source: { envelope, files },
-        repository: registry.repository(repository),
-        tag: format === "packed" ? "hibernate" : "whole",
-        format,
-        signal,
-      }),
-    { signal },
-  );
+  const tag = format === "packed" ? hibernateTag : "whole";
+  const { digest, bytesSent } = await runtime.snapshots.withFiles(snapshot.id, (files) => push(tag, files), {
+    signal,
+  });
   const ms = performance.now() - began;
   await runtime.snapshots.remove(snapshot.id, { signal });
-  return { ...report, ms };
+  return { digest, ms, bytesSent: bytesSent + (ahead?.bytesSent ?? 0), restBytes: bytesSent };
 }
 
 // oxlint-disable-next-line max-params -- a node, a name and a snapshot
