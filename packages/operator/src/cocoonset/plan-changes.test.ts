@@ -426,6 +426,28 @@ table("forks", [
     },
     does: ["delete a-1"],
   },
+  {
+    row: "one whose source hibernated before it was made goes, and is made when the source runs",
+    agent: one,
+    pods: {
+      0: { how: "asleep", annotations: { [annotation.hibernateReason]: "hibernation" } },
+      1: { how: "pending", annotations: { [annotation.lifecycleState]: "creating" } },
+    },
+    tags: { 0: digest },
+    hibernations: { 0: { status: { phase: "Hibernated" } } },
+    does: ["delete a-1"],
+  },
+  {
+    row: "one that was restored stays although its source hibernates",
+    agent: one,
+    pods: {
+      0: { how: "asleep", annotations: { [annotation.hibernateReason]: "hibernation" } },
+      1: { how: "pending", annotations: { [annotation.restoreFromHibernate]: "true" } },
+    },
+    tags: { 0: digest },
+    hibernations: { 0: { status: { phase: "Hibernated" } } },
+    does: [],
+  },
   { row: "one that lives stays where it is", agent: one, pods: { 0: { node: "n2" }, 1: "ready" }, does: [] },
 ]);
 

@@ -36,7 +36,7 @@ export function planSubAgents(draft: Draft, tools: Tools): readonly Machine[] {
     const machine = findMachine(observed, member);
     if (machine?.role === "warm") promote(draft, member, machine);
     else if (machine && isStranded(draft, machine))
-      draft.deletePod(machine, "the machine that it is forked from is on another node now");
+      draft.deletePod(machine, "the machine that it is forked from moved or hibernated before it was made");
     else if (machine) triage(draft, { member, machine, tools });
     else if (!isTerminating(observed, member)) planNewSubAgent(draft, member, tools);
   }
@@ -60,14 +60,16 @@ function planNewSubAgent(draft: Draft, member: AgentMember, { rebuilds }: Tools)
     createFrom(draft, member, { restore: false, placement: required(node) });
 }
 
-/** It was never there, and cannot come: its source moved before it was forked. */
+/** It was never there, and cannot come: its source moved or hibernated before it was forked. */
 function isStranded(draft: Draft, machine: Machine): boolean {
   const { observed } = draft;
-  if (waitsForHolder(draft, machine)) return false;
+  if (!neverLived(machine) || waitsForHolder(draft, machine)) return false;
   const main = findMachine(observed, observed.members.main);
-  if (!main?.ready || main.node === "" || machine.vm.forkFrom !== main.vm.vmName) return false;
+  if (!main || machine.vm.forkFrom !== main.vm.vmName) return false;
+  // It is made again once its source runs, which may be days from now.
+  if (main.asleep) return true;
   const place = machine.node || requiredNode(machine.pod);
-  return neverLived(machine) && place !== "" && place !== main.node;
+  return main.ready && main.node !== "" && place !== "" && place !== main.node;
 }
 
 /** Spare machines are sub-agents of slots that are not requested yet: a larger set takes them over as they are. */
