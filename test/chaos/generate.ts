@@ -36,6 +36,9 @@ const keepsPlaces: ReadonlySet<string> = new Set(["suspend", "hibernate", "sched
 /** A drain or a lost node leaves hibernated machines without a pod: a wake may then choose another node. */
 const putsToSleep: ReadonlySet<string> = new Set(["suspend", "hibernate", "schedule"]);
 
+/** How often a disaster that `--only` names is chosen. */
+const namedProbability = 0.5;
+
 interface FaultChoice {
   readonly count: number;
   readonly matches?: (fault: Fault) => boolean;
@@ -82,9 +85,10 @@ export class StepGenerator {
     };
   }
 
-  /** By chance, and certainly when it has not occurred for long. */
+  /** By chance, often when `--only` names it, and certainly when it has not occurred for long. */
   #isDue(fault: Fault, probability: number): boolean {
-    const chosen = chance(this.#options.random, probability);
+    const { random, only } = this.#options;
+    const chosen = chance(random, only.includes(fault.kind) ? namedProbability : probability);
     return (chosen || this.#coverage.isOverdue(fault.kind)) && this.#isAllowed(fault);
   }
 

@@ -135,6 +135,24 @@ test("a relist replaces everything at once, and what vanished meanwhile is repor
   assert.equal(cache.get({ namespace: "n", name: "a" }), kept, "what did not change is the same object");
 });
 
+test("after a restore of the storage an old version may be another state: a relist shows it", async () => {
+  const feed = fed();
+  const relist = fed();
+  const before = testObject("a", "3", { data: { wants: "sleep" } });
+  const script = fakeConnection(() => [list("10", [before])], feed.answer, relist.answer);
+  await using all = caches(script);
+  const cache = all.open(configMaps);
+  await cache.synced({ signal });
+  const seen: string[] = [];
+  cache.subscribe((event) => seen.push(short(event)));
+  seen.length = 0;
+  feed.send(frame("ERROR", { kind: "Status", code: 410, reason: "Expired" }));
+  relist.send(frame("ADDED", testObject("a", "3")), bookmark("5", true));
+  await eventually(() => assert.equal(cache.resourceVersion, "5"));
+  assert.deepEqual(seen, ["updated a 3>3"]);
+  assert.deepEqual((cache.get({ namespace: "n", name: "a" }) as ConfigMap).data, {});
+});
+
 test("an object that cannot be read keeps its last state, through changes and relists, until it is gone", async () => {
   const read = (object: KubeObject) => {
     const map = object as ConfigMap;

@@ -1,5 +1,5 @@
 /** One watch and its objects. */
-import { Fault, getErrorMessage, orAborted, type Abortable, type Logger } from "@cocoon/core";
+import { Fault, getErrorMessage, jsonEqual, orAborted, type Abortable, type Logger } from "@cocoon/core";
 import {
   getKey,
   keyText,
@@ -115,9 +115,10 @@ export class WatchedCache<T extends KubeObject> implements ObjectCache<T> {
     const key = keyText(getKey(object));
     const known = this.#store.get(key);
     listing.unreadable.delete(key);
-    // What did not change is not kept twice.
     if (event.kind === "deleted") listing.objects.delete(key);
-    else listing.objects.set(key, known && isSameState(known, object) ? known : object);
+    // What did not change is not kept twice. A storage that was restored gives old versions to new states: the content counts.
+    else if (known && isSameState(known, object) && jsonEqual(known, object)) listing.objects.set(key, known);
+    else listing.objects.set(key, object);
   }
 
   #change(kind: string, object: T): void {

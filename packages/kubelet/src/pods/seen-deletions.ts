@@ -18,7 +18,9 @@ export class SeenDeletions {
     const { object: pod } = change;
     const { uid } = pod.metadata;
     const isDeleted = change.kind === "deleted";
-    if (uid === undefined || (!isDeleted && !pod.metadata.deletionTimestamp)) return;
+    if (uid === undefined) return;
+    // A deletion is never taken back: a pod that no longer shows it comes from a storage that was restored to before it.
+    if (!isDeleted && !pod.metadata.deletionTimestamp) return void this.#byUid.delete(uid);
     const inferred = isDeleted && (change.inferred ?? false);
     const before = this.#byUid.get(uid);
     const requested = (before?.requested ?? false) || isDeletionRequested(pod);

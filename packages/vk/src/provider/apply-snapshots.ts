@@ -49,6 +49,8 @@ export async function push(
   const machine = readPodMachine(tracked.writer.pod);
   const { vmName, image: baseImage } = machine.vm;
   const local = await findLocalSnapshot(runtime, vmName, { signal });
+  // From here on the registry may have a snapshot of this VM: should it continue in place, that one is dropped.
+  if (tag === hibernateTag) tracked.finished = "";
   const started = performance.now();
   await using progress = showProgress(context, "hibernating", { signal });
   const report = await requireSnapshots(context).push({
