@@ -48,6 +48,9 @@ const counters = {
 const gauges = {
   vm_table_size: { help: "Machines that run or are hibernated here." },
   local_snapshot_bytes: { help: "Disk that snapshots take on this node." },
+  push_left_bytes: { help: "Bytes of machines that are being pushed and were not read or sent yet." },
+  pull_left_bytes: { help: "Bytes of machines that are being pulled and were not fetched or written yet." },
+  loading_left_bytes: { help: "Bytes of running machines that are still coming from the registry." },
   chunk_store_bytes: { help: "Disk that content of packed snapshots takes on this node." },
 } as const satisfies Rows;
 
@@ -79,6 +82,16 @@ export type VkMetrics = {
 } & { readonly [K in keyof typeof gauges]: Gauge } & {
   readonly [K in keyof typeof histograms]: Histogram<Label<(typeof histograms)[K]>>;
 };
+
+/** One part of a gauge that several transfers share; it is gone when the part is disposed of. */
+export function openShare(gauge: Gauge): Disposable & { set(value: number): void } {
+  let mine = 0;
+  const set = (value: number) => {
+    gauge.inc(value - mine);
+    mine = value;
+  };
+  return { set, [Symbol.dispose]: () => set(0) };
+}
 
 export function createVkMetrics(registry: Registry): VkMetrics {
   const create = <Row extends Rows[string], M>(

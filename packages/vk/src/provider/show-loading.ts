@@ -1,11 +1,11 @@
 /** Shows how much of a lazily woken machine has arrived, and what holds it up, as the message of its lifecycle state. */
 import { getErrorMessage, isFault, sleep, type Abortable } from "@cocoon/core";
 import type { VmLoading } from "@cocoon/vm";
+import { openShare } from "../metrics.ts";
 import { readPodMachine } from "../pod-machine.ts";
 import { reports } from "./machine-state.ts";
 import type { StepContext } from "./step-context.ts";
 
-const everyMs = 3_000;
 const mebibyte = 1024 * 1024;
 
 function describeLoading({ doneBytes, totalBytes, problem }: VmLoading): string {
@@ -15,14 +15,16 @@ function describeLoading({ doneBytes, totalBytes, problem }: VmLoading): string 
 
 /** Until all of it is here, or the signal aborts. Never throws. */
 export async function showLoading(
-  { tracked, runtime, log }: Pick<StepContext, "tracked" | "runtime" | "log">,
+  { tracked, runtime, log, metrics }: Pick<StepContext, "tracked" | "runtime" | "log" | "metrics">,
   vmId: string,
-  { signal }: Abortable,
+  { signal, everyMs = 3_000 }: Abortable & { readonly everyMs?: number },
 ): Promise<void> {
+  using left = openShare(metrics.loading_left_bytes);
   while (await sleep(everyMs, { signal })) {
     try {
       const { loading } = await runtime.inspect(vmId, { signal });
       if (!loading) return;
+      left.set(loading.totalBytes - loading.doneBytes);
       // Between two steps, and only what is reported of this generation: it must not take a step's word back.
       await tracked.exclusively(async () => {
         const machine = readPodMachine(tracked.writer.pod);

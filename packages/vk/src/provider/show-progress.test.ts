@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { silentLogger } from "@cocoon/core";
+import { createRegistry, silentLogger } from "@cocoon/core";
+import { createVkMetrics } from "../metrics.ts";
 import { showProgress } from "./show-progress.ts";
 import type { StepContext } from "./step-context.ts";
 
@@ -13,7 +14,9 @@ test("the state of a transfer is shown every few seconds, and nothing after its 
     messages.push(`${report.state}: ${report.message}`);
     return messages.length === 2 ? Promise.reject(new Error("no API server")) : Promise.resolve(true);
   };
-  const context = { tracked: { writer: { announce } }, log: silentLogger } as unknown as StepContext;
+  const metrics = createVkMetrics(createRegistry("test"));
+  const readLeft = async () => (await metrics.push_left_bytes.get()).values[0]?.value;
+  const context = { tracked: { writer: { announce } }, log: silentLogger, metrics } as unknown as StepContext;
   const progress = showProgress(context, "hibernating", { signal: t.signal });
   t.mock.timers.tick(3_000);
   progress.onProgress({ phase: "reading", doneBytes: 0, totalBytes: 10 * mebibyte });
@@ -24,7 +27,9 @@ test("the state of a transfer is shown every few seconds, and nothing after its 
   progress.onProgress({ phase: "sending", doneBytes: 1, totalBytes: 10 * mebibyte });
   t.mock.timers.tick(3_000);
   t.mock.timers.tick(3_000);
+  assert.equal(await readLeft(), 10 * mebibyte - 1);
   await progress[Symbol.asyncDispose]();
+  assert.equal(await readLeft(), 0);
   t.mock.timers.tick(30_000);
   await new Promise(setImmediate);
   assert.deepEqual(messages, [

@@ -2,6 +2,7 @@
 import type { LifecycleState } from "@cocoon/contract";
 import { getErrorMessage, type Abortable } from "@cocoon/core";
 import type { OnProgress, Progress } from "@cocoon/oci";
+import { openShare } from "../metrics.ts";
 import type { StepContext } from "./step-context.ts";
 
 const everyMs = 3_000;
@@ -16,7 +17,7 @@ const verbs: Readonly<Record<Progress["phase"], string>> = {
 
 /** Dispose it after the transfer: every later write of the state then comes after the last message. */
 export function showProgress(
-  { tracked, log }: Pick<StepContext, "tracked" | "log">,
+  { tracked, log, metrics }: Pick<StepContext, "tracked" | "log" | "metrics">,
   state: LifecycleState,
   { signal }: Abortable,
 ): AsyncDisposable & { readonly onProgress: OnProgress } {
@@ -33,15 +34,18 @@ export function showProgress(
       if (!signal.aborted) log.debug({ error: getErrorMessage(error) }, "progress not shown");
     }
   };
+  const left = openShare(state === "hibernating" ? metrics.push_left_bytes : metrics.pull_left_bytes);
   const timer = setInterval(() => {
     if (last) written = written.then(announce.bind(undefined, last));
   }, everyMs);
   return {
     onProgress: (progress) => {
       last = progress;
+      left.set(progress.totalBytes - progress.doneBytes);
     },
     [Symbol.asyncDispose]: () => {
       clearInterval(timer);
+      left[Symbol.dispose]();
       return written;
     },
   };
