@@ -226,7 +226,7 @@ export class MachineController {
       const { vmName } = observed.machine.vm;
       const last = terminal.has(step.kind);
       await this.#parts.beforeStep?.(vmName, last ? "settled" : step.kind);
-      if (step.kind === "wait") return this.#retryLater(tracked);
+      if (step.kind === "wait") return this.#retryLater(tracked, step.why);
       try {
         await using _slow = announceIfSlow(context, step, signal);
         const { log } = context;
@@ -247,8 +247,8 @@ export class MachineController {
     throw new Fault("internal", `plan did not end after ${maxSteps} steps`);
   }
 
-  #retryLater(tracked: TrackedMachine): void {
-    if (tracked.ending) throw new Fault("unavailable", "the registry does not answer");
+  #retryLater(tracked: TrackedMachine, why = "the registry does not answer"): void {
+    if (tracked.ending) throw new Fault("unavailable", why);
     tracked.retryLater = true;
     this.#requeue(tracked);
   }

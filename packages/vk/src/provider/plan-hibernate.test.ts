@@ -31,6 +31,11 @@ const steps: readonly (readonly [string, Observed, string])[] = [
     "pushAhead",
   ],
   [
+    "a machine whose content is still coming is not saved yet",
+    observed({ vm: { ...running, loading: true }, machine: going }),
+    "wait",
+  ],
+  [
     "a paused VM is not sent in advance",
     observed({ vm: paused, pushedAhead: false, machine: going }),
     "save",

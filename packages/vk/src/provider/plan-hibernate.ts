@@ -18,15 +18,22 @@ export function planAsleep(observed: Observed): Step {
 function planHibernating(observed: Observed, vm: ObservedVm): Step {
   const { machine, local } = observed;
   if (!reports(machine, "hibernating")) return { kind: "announce", state: "hibernating" };
-  const isFirst = vm.state === "running" && !local && !observed.pushedAhead;
-  if (isFirst && observed.canSavePaused) return { kind: "pushAhead", vmId: vm.id };
-  const saving = planSave(observed, vm);
+  const saving = planBeforeSave(observed, vm) ?? planSave(observed, vm);
   if (saving || !local) return saving ?? settled;
   const pushed = getFound(observed.hibernated);
   if (pushed?.snapshotId !== local.id) return { kind: "push" };
   if (machine.recordedDigest !== pushed.digest) return { kind: "record", digest: pushed.digest };
   if (machine.runtime.vmId !== "" || machine.runtime.ip !== "") return { kind: "clearId" };
   return { kind: "remove", vmId: vm.id };
+}
+
+/** While the machine still runs: all of it must be here, and what it has is sent ahead. */
+function planBeforeSave({ local, pushedAhead, canSavePaused }: Observed, vm: ObservedVm): Step | undefined {
+  if (!isLive(vm)) return undefined;
+  // A save would wait for the rest, and nothing could cancel the hibernation meanwhile.
+  if (vm.loading) return { kind: "wait", why: "its memory and disks are still coming from the registry" };
+  const isFirst = vm.state === "running" && !local && !pushedAhead;
+  return isFirst && canSavePaused ? { kind: "pushAhead", vmId: vm.id } : undefined;
 }
 
 /** Until there is a local snapshot that is exactly where the VM is; undefined when there is. */

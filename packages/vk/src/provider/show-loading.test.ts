@@ -52,9 +52,9 @@ test("what has arrived and what holds it up is shown until all is here", async (
   assert.equal((await context.metrics.loading_left_bytes.get()).values[0]?.value, 0);
 });
 
-test("a machine that hibernates, or has a newer generation to reach, is not called ready for that", async (t) => {
+test("a machine that failed, or has a newer generation to reach, is not called ready for that", async (t) => {
   for (const annotations of [
-    { ...ready, [`${prefix}/lifecycle-state`]: "hibernating" },
+    { ...ready, [`${prefix}/lifecycle-state`]: "failed" },
     { ...ready, "cocoonset.cocoonstack.io/generation": "2" },
   ]) {
     const { context, messages } = createContext([loading], annotations);

@@ -28,7 +28,7 @@ export async function showLoading(
       // Between two steps, and only what is reported of this generation: it must not take a step's word back.
       await tracked.exclusively(async () => {
         const machine = readPodMachine(tracked.writer.pod);
-        const state = (["creating", "ready"] as const).find((each) => reports(machine, each));
+        const state = (["creating", "ready", "hibernating"] as const).find((each) => reports(machine, each));
         if (signal.aborted || !state) return;
         await tracked.writer.announce({ state, message: describeLoading(loading) }, { signal });
       });
