@@ -266,7 +266,10 @@ export function keyTable(): readonly KeyEntry[] {
       "annotation",
     ),
     ...entries(
-      [[gatewayKey.apiKey, "cocoonctl", "gateway", "ours: `true` on the hash of an API key"]],
+      [
+        [gatewayKey.apiKey, "cocoonctl", "gateway", "ours: `true` on the hash of an API key"],
+        [gatewayKey.apiKeyHash, "cocoonctl", "gateway", "ours: first 40 digits of that hash"],
+      ],
       "Secret",
       "label",
     ),
