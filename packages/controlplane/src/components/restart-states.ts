@@ -80,9 +80,10 @@ export class RestartStates {
     return this.#write();
   }
 
-  /** One write after the other: components change their states at the same time. */
+  /** One write after the other: components change their states at the same time. A failed one does not keep the next from its turn. */
   #write(): Promise<void> {
-    this.#writing = this.#writing.then(async () => {
+    const before = this.#writing.catch(() => undefined); // reported to the component that wrote
+    this.#writing = before.then(async () => {
       const supervisor = tryIdentify(process.pid);
       const text = JSON.stringify({ supervisor, components: Object.fromEntries(this.#states) });
       await writeFileAtomically(statePath(this.#directory), `${text}\n`, { mode: 0o600, sync: false });

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { rename, rm } from "node:fs/promises";
+import { rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { Fault, lockFile, silentLogger } from "@cocoon/core";
 import { eventually, temporaryDirectory } from "@cocoon/testkit";
 import type { Component } from "./component.ts";
-import { isSupervised, readRestartStates } from "./restart-states.ts";
+import { isSupervised, readRestartStates, RestartStates } from "./restart-states.ts";
 import { findRunning, readRecord } from "./run-records.ts";
 import { componentStatus, startComponents, stopComponents } from "./runner.ts";
 import { superviseComponents, type SupervisorTimes } from "./supervisor.ts";
@@ -141,4 +141,16 @@ test("the supervisor ends when its directory is removed", async (t) => {
   t.after(() => rm(removed, { recursive: true, force: true }));
   await supervising;
   assert.equal(existsSync(directory), false);
+});
+
+test("a state that could not be written does not keep later ones from being written", async () => {
+  await using owned = await temporaryDirectory();
+  const states = await RestartStates.open(owned.path);
+  await rename(join(owned.path, "run"), join(owned.path, "away"));
+  await writeFile(join(owned.path, "run"), ""); // a file where the directory was
+  await assert.rejects(states.addRestart("one"));
+  await rm(join(owned.path, "run"));
+  await rename(join(owned.path, "away"), join(owned.path, "run"));
+  await states.addRestart("one");
+  assert.equal((await readRestartStates(owned.path)).get("one")?.restarts, 2);
 });

@@ -49,7 +49,8 @@ const supervisorTimes: SupervisorTimes = {
 /** Returns when the signal aborts, or when the directory is no longer there. */
 export async function superviseComponents(options: SupervisorOptions): Promise<void> {
   const times = { ...supervisorTimes, ...options.times };
-  const states = await RestartStates.open(options.directory);
+  const states = await openStates(options.directory);
+  if (!states) return;
   const gone = new AbortController();
   const signal = AbortSignal.any([options.signal, gone.signal]);
   const loops = options.components.map(async (component) => {
@@ -60,6 +61,16 @@ export async function superviseComponents(options: SupervisorOptions): Promise<v
     }
   });
   await Promise.all(loops);
+}
+
+/** Undefined when the directory is removed meanwhile. */
+async function openStates(directory: string): Promise<RestartStates | undefined> {
+  try {
+    return await RestartStates.open(directory);
+  } catch (error) {
+    if (!existsSync(directory)) return undefined;
+    throw error;
+  }
 }
 
 interface Surroundings extends Omit<SupervisorOptions, "times"> {
