@@ -45,9 +45,7 @@ async function run({
   const ignored = unusedSettings(config);
   if (ignored.length > 0) log.info({ flags: ignored }, "flags accepted and not used here");
   const { kubeconfig, context } = config;
-  const client = stack.use(
-    await openKubeClient({ signal, ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) }),
-  );
+  const client = stack.use(await openKubeClient({ signal, kubeconfig, context }));
   const running = stack.use(
     await startColocation({ client, settings: readSettings(config, gates), log, metrics, signal }),
   );

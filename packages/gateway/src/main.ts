@@ -22,14 +22,7 @@ async function run({ config, log, signal }: MainContext<(typeof gatewayProgram)[
   const health = stack.use(await startHealthServer({ ...metricsAddress, registry }));
   const { kubeconfig, context } = config;
   const client = stack.use(
-    await openKubeClient({
-      signal,
-      log,
-      userAgent: "cocoon-gateway",
-      registry,
-      ...(kubeconfig ? { kubeconfig } : {}),
-      ...(context ? { context } : {}),
-    }),
+    await openKubeClient({ signal, log, userAgent: "cocoon-gateway", registry, kubeconfig, context }),
   );
   const gateway = stack.use(await startGateway({ client, ...readSettings(config), log, signal }));
   health.markReady();

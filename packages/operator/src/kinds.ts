@@ -10,26 +10,14 @@ export interface CustomObject extends KubeObject {
   readonly status?: unknown;
 }
 
-const current = { group: apiGroup, version: "v1", namespaced: true };
-const older = { group: legacyApiGroup, version: "v1alpha1", namespaced: true };
+const current = { group: apiGroup, version: "v1" };
+const older = { group: legacyApiGroup, version: "v1alpha1" };
 
-export const cocoonSets = resourceType<CustomObject>({ ...current, kind: "CocoonSet", plural: "cocoonsets" });
-export const cocoonHibernations = resourceType<CustomObject>({
-  ...current,
-  kind: "CocoonHibernation",
-  plural: "cocoonhibernations",
-});
-export const snapshotGrants = resourceType<CustomObject>({
-  ...current,
-  kind: "CocoonSnapshotGrant",
-  plural: "cocoonsnapshotgrants",
-});
-export const legacySets = resourceType<CustomObject>({ ...older, kind: "CocoonSet", plural: "cocoonsets" });
-export const legacyHibernations = resourceType<CustomObject>({
-  ...older,
-  kind: "Hibernation",
-  plural: "hibernations",
-});
+export const cocoonSets = resourceType<CustomObject>({ ...current, kind: "CocoonSet" });
+export const cocoonHibernations = resourceType<CustomObject>({ ...current, kind: "CocoonHibernation" });
+export const snapshotGrants = resourceType<CustomObject>({ ...current, kind: "CocoonSnapshotGrant" });
+export const legacySets = resourceType<CustomObject>({ ...older, kind: "CocoonSet" });
+export const legacyHibernations = resourceType<CustomObject>({ ...older, kind: "Hibernation" });
 
 /** Whether the status differed and was written. */
 export async function patchStatus(

@@ -51,14 +51,7 @@ export async function runOperator({
     await startHealthServer(readListenAddress(config.healthProbeBindAddress, "PROBE_ADDR")),
   );
   const { kubeconfig, context } = config;
-  const connection = stack.use(
-    await openKubeClient({
-      signal,
-      registry: metrics,
-      ...(kubeconfig ? { kubeconfig } : {}),
-      ...(context ? { context } : {}),
-    }),
-  );
+  const connection = stack.use(await openKubeClient({ signal, registry: metrics, kubeconfig, context }));
   const registry = stack.use(await openSnapshotRegistry(config, log));
   const parts = { connection, registry, metrics, health, log, config };
   // A replica that waits for the lease is ready: it is what takes over.

@@ -35,9 +35,7 @@ export async function runVk(
   const listen = readListenAddress(config.metricsAddr, "VK_METRICS_ADDR");
   const health = stack.use(await startHealthServer({ ...listen, registry: metrics }));
   const { kubeconfig, context } = config;
-  const client = stack.use(
-    await openKubeClient({ signal, ...(kubeconfig ? { kubeconfig } : {}), ...(context ? { context } : {}) }),
-  );
+  const client = stack.use(await openKubeClient({ signal, kubeconfig, context }));
   const node = {
     name: chooseNodeName(config.nodeName, hostname()),
     ip: config.nodeIp ?? findNodeIp("VK_NODE_IP"),

@@ -11,8 +11,6 @@ export const cocoonHibernations = resourceType<HibernationFacts>({
   group: apiGroup,
   version: "v1",
   kind: "CocoonHibernation",
-  plural: "cocoonhibernations",
-  namespaced: true,
 });
 
 export function readHibernationFacts(object: KubeObject): HibernationFacts {

@@ -40,8 +40,8 @@ async function run({ config, log, signal }: MainContext<(typeof webhookProgram)[
       log,
       userAgent: "cocoon-webhook",
       registry: metrics,
-      ...(kubeconfig ? { kubeconfig } : {}),
-      ...(context ? { context } : {}),
+      kubeconfig,
+      context,
     }),
   );
   const replica = config.replica ?? `${hostname()}-${process.pid}`;

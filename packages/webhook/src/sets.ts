@@ -16,13 +16,7 @@ export interface SetFacts extends SlimObject {
   readonly claim: NameClaim;
 }
 
-export const cocoonSets = resourceType<SetFacts>({
-  group: apiGroup,
-  version: "v1",
-  kind: "CocoonSet",
-  plural: "cocoonsets",
-  namespaced: true,
-});
+export const cocoonSets = resourceType<SetFacts>({ group: apiGroup, version: "v1", kind: "CocoonSet" });
 
 /** Whatever else is wrong with a set, its names are claimed. */
 export function readSetFacts(object: KubeObject): SetFacts {

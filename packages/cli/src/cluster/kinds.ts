@@ -18,11 +18,7 @@ export interface HibernationObject extends KubeObject {
   readonly status?: CocoonHibernationStatus;
 }
 
-const group = { group: apiGroup, version: "v1", namespaced: true };
+const group = { group: apiGroup, version: "v1" };
 
-export const cocoonSets = resourceType<SetObject>({ ...group, kind: "CocoonSet", plural: "cocoonsets" });
-export const cocoonHibernations = resourceType<HibernationObject>({
-  ...group,
-  kind: "CocoonHibernation",
-  plural: "cocoonhibernations",
-});
+export const cocoonSets = resourceType<SetObject>({ ...group, kind: "CocoonSet" });
+export const cocoonHibernations = resourceType<HibernationObject>({ ...group, kind: "CocoonHibernation" });

@@ -34,7 +34,6 @@ const clusterRoleBindings = resourceType<Binding>({
   group: "rbac.authorization.k8s.io",
   version: "v1",
   kind: "ClusterRoleBinding",
-  plural: "clusterrolebindings",
   namespaced: false,
 });
 

@@ -29,13 +29,7 @@ export interface DrainOptions extends ClusterOptions, WaitOptions {
   readonly dryRun?: boolean;
 }
 
-const evictions = resourceType<Eviction>({
-  group: "",
-  version: "v1",
-  kind: "Eviction",
-  plural: "pods",
-  namespaced: true,
-});
+const evictions = resourceType<Eviction>({ group: "", version: "v1", kind: "Eviction", plural: "pods" });
 
 export async function drain(name: string, options: DrainOptions): Promise<void> {
   const wait = createWaiter(options);

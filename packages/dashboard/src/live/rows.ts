@@ -34,13 +34,9 @@ export interface HibernationObject extends KubeObject {
   readonly status?: CocoonHibernationStatus;
 }
 
-const group = { group: apiGroup, version: "v1", namespaced: true };
-export const cocoonSets = resourceType<SetObject>({ ...group, kind: "CocoonSet", plural: "cocoonsets" });
-export const cocoonHibernations = resourceType<HibernationObject>({
-  ...group,
-  kind: "CocoonHibernation",
-  plural: "cocoonhibernations",
-});
+const group = { group: apiGroup, version: "v1" };
+export const cocoonSets = resourceType<SetObject>({ ...group, kind: "CocoonSet" });
+export const cocoonHibernations = resourceType<HibernationObject>({ ...group, kind: "CocoonHibernation" });
 
 export function readMachineRow(pod: Pod): MachineRow {
   const { metadata, spec } = pod;

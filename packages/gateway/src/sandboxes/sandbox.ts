@@ -9,13 +9,7 @@ export interface SetObject extends KubeObject {
   readonly status?: CocoonSetStatus;
 }
 
-export const cocoonSets = resourceType<SetObject>({
-  group: apiGroup,
-  version: "v1",
-  namespaced: true,
-  kind: "CocoonSet",
-  plural: "cocoonsets",
-});
+export const cocoonSets = resourceType<SetObject>({ group: apiGroup, version: "v1", kind: "CocoonSet" });
 
 /** Image and size of a machine, with the name of its template. */
 export const machineSchema = z.object({

@@ -7,11 +7,7 @@ import { formatApiVersion, resourceType, type KubeObject, type ResourceType } fr
 export type EventReference = ObjectReference &
   Required<Pick<ObjectReference, "apiVersion" | "kind" | "name">>;
 
-export const coreEvents = resourceType<CoreEvent>({
-  group: "",
-  version: "v1",
-  kind: "Event",
-});
+export const coreEvents = resourceType<CoreEvent>({ group: "", version: "v1", kind: "Event" });
 
 export interface EventInput {
   readonly type: "Normal" | "Warning";

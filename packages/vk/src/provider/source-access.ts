@@ -9,9 +9,7 @@ import { resourceType, type KubeClient, type KubeObject } from "@cocoon/kube";
 const snapshotGrants = resourceType<KubeObject>({
   group: apiGroup,
   version: "v1",
-  namespaced: true,
   kind: "CocoonSnapshotGrant",
-  plural: "cocoonsnapshotgrants",
 });
 
 export interface SourceUse {

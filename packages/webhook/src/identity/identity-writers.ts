@@ -22,7 +22,6 @@ const reviews = resourceType<SubjectAccessReview>({
   group: "authorization.k8s.io",
   version: "v1",
   kind: "SubjectAccessReview",
-  plural: "subjectaccessreviews",
   namespaced: false,
 });
 

@@ -29,13 +29,7 @@ export type SourceAccess = (
   options: Abortable,
 ) => Promise<readonly SourceViolation[]>;
 
-const grantType = resourceType<KubeObject>({
-  group: apiGroup,
-  version: "v1",
-  kind: "CocoonSnapshotGrant",
-  plural: "cocoonsnapshotgrants",
-  namespaced: true,
-});
+const grantType = resourceType<KubeObject>({ group: apiGroup, version: "v1", kind: "CocoonSnapshotGrant" });
 
 /** Objects name a handful of machines; more than that are not looked at one by one. */
 const maxSources = 64;
