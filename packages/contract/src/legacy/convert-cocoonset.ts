@@ -33,15 +33,16 @@ export interface StaticAddress {
   readonly vmId?: string | undefined;
 }
 
-interface ConvertedSet {
+/** An object of the current API as it is written for one of the older API. */
+export interface Converted<Kind extends string, Spec> {
   readonly apiVersion: typeof apiVersion;
-  readonly kind: "CocoonSet";
+  readonly kind: Kind;
   readonly metadata: { readonly name: string; readonly namespace?: string };
-  readonly spec: CocoonSetSpecInput;
+  readonly spec: Spec;
 }
 
 export interface SetConversion {
-  readonly set: ConvertedSet;
+  readonly set: Converted<"CocoonSet", CocoonSetSpecInput>;
   /** Static toolboxes whose address is not known yet; the bridge names them in a condition. */
   readonly waiting: readonly string[];
 }

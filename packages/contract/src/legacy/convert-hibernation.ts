@@ -13,18 +13,14 @@ import { type CocoonHibernationSpec, type CocoonHibernationStatus } from "../hib
 import type { HibernationAction } from "../hibernation.ts";
 import { apiVersion } from "../keys.ts";
 import type { LegacyAction, LegacyHibernation, LegacyHibernationStatus } from "./hibernation.ts";
+import type { Converted } from "./convert-cocoonset.ts";
 
 const desireByAction: Readonly<Record<LegacyAction, HibernationAction>> = {
   hibernate: "Hibernate",
   wake: "Wake",
 };
 
-export interface ConvertedHibernation {
-  readonly apiVersion: typeof apiVersion;
-  readonly kind: "CocoonHibernation";
-  readonly metadata: { readonly name: string; readonly namespace?: string };
-  readonly spec: CocoonHibernationSpec;
-}
+type ConvertedHibernation = Converted<"CocoonHibernation", CocoonHibernationSpec>;
 
 export function fromLegacyHibernation({ metadata, spec }: LegacyHibernation): ConvertedHibernation {
   return {

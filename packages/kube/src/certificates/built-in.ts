@@ -17,22 +17,13 @@ import {
   type Clock,
   type Logger,
 } from "@cocoon/core";
-import type { BundleTarget } from "./bundle-target.ts";
-import type { ServerNames } from "./issue.ts";
 import type { KubeConnection } from "../client/client.ts";
-import { Rotation } from "./rotation.ts";
+import { Rotation, type RotationOptions } from "./rotation.ts";
 import { defaultPolicy, type RotationPolicy } from "./rotation-plan.ts";
 import { daysUntil, type ServingCertificates } from "./serving-certificates.ts";
-import type { CertificateStore } from "./secret-store.ts";
 import { Notices, watchObject, type WatchObjectOptions } from "./notices.ts";
 
-export interface BuiltInOptions {
-  readonly store: CertificateStore;
-  readonly targets: readonly BundleTarget[];
-  readonly names: ServerNames;
-  /** Unique among the replicas that share the store, such as the pod's name. */
-  readonly replica: string;
-  readonly log: Logger;
+export interface BuiltInOptions extends Omit<RotationOptions, "authorityName" | "policy" | "clock"> {
   readonly authorityName?: string;
   readonly policy?: Partial<RotationPolicy>;
   readonly clock?: Clock;
@@ -114,10 +105,7 @@ async function firstLook(rotation: Rotation, { clock, log, signal }: Looking): P
   }
 }
 
-interface Intervals extends Looking {
-  readonly syncMs?: number;
-  readonly busySyncMs?: number;
-}
+type Intervals = Looking & Pick<BuiltInOptions, "syncMs" | "busySyncMs">;
 
 /** Changes come in bursts, our own among them. */
 const noticeSpacingMs = 200;

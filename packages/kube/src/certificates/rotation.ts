@@ -30,6 +30,7 @@ export interface RotationOptions {
   readonly store: CertificateStore;
   readonly targets: readonly BundleTarget[];
   readonly names: ServerNames;
+  /** Unique among the replicas that share the store, such as the pod's name. */
   readonly replica: string;
   readonly authorityName: string;
   readonly policy: RotationPolicy;

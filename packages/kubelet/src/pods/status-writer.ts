@@ -3,13 +3,12 @@
  * node lifecycle controller marks the pods of a node that was silent as not ready, and never takes that back: where the
  * API server shows another readiness than was reported, the report is written again.
  */
-import { Fault, isFault, type Logger, type Registry } from "@cocoon/core";
+import { Fault, isFault } from "@cocoon/core";
 import { findCondition } from "@cocoon/core/conditions";
 import {
   getKey,
   keyText,
   type CacheEvent,
-  type KubeClient,
   type ObjectKey,
   type PodStatus,
   type ResourceType,
@@ -21,20 +20,17 @@ import {
   type Controller,
   type Outcome,
   type ReconcileContext,
-  type Source,
 } from "@cocoon/kube/controller";
 import type { Pod, PodReport, ReportPod } from "../provider.ts";
 import { isTerminal, pendingStatus, statusPatch } from "./pod-status.ts";
+import type { PodControllerOptions } from "./pod-controller.ts";
 
-export interface StatusWriterOptions {
-  readonly client: KubeClient;
+export interface StatusWriterOptions extends Pick<
+  PodControllerOptions,
+  "client" | "source" | "hostIp" | "log" | "signal" | "registry"
+> {
   readonly type: ResourceType<Pod>;
-  readonly source: Source<Pod>;
-  readonly hostIp: () => string | undefined;
-  readonly log: Logger;
-  readonly signal: AbortSignal;
   readonly concurrency: number;
-  readonly registry?: Registry;
 }
 
 interface WaitingReport extends PodReport {

@@ -74,17 +74,8 @@ export async function* readTar(
   }
 }
 
-interface Header {
+interface Header extends Omit<TarEntry, "type" | "records" | "content"> {
   readonly flag: string;
-  readonly path: string;
-  readonly linkTarget: string;
-  readonly mode: number;
-  readonly uid: number;
-  readonly gid: number;
-  readonly sizeBytes: number;
-  readonly mtimeSeconds: number;
-  readonly deviceMajor: number;
-  readonly deviceMinor: number;
 }
 
 class TarReader {

@@ -16,9 +16,8 @@ import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promis
 import { join } from "node:path";
 import { Fault, getErrorMessage, silentLogger, type Logger, ignoreMissing } from "@cocoon/core";
 import { assertDigest } from "../digest.ts";
-import type { Encoding } from "./codec.ts";
 import { removeDatabase, StoreDatabase } from "./store-database.ts";
-import type { ChunkLocator } from "./worker-protocol.ts";
+import type { ChunkLocator, StoredChunk } from "./worker-protocol.ts";
 
 export interface ChunkStoreOptions {
   readonly directory: string;
@@ -28,12 +27,7 @@ export interface ChunkStoreOptions {
 }
 
 /** A chunk inside a pack, as the index of a snapshot lists it. */
-export interface PackedChunk {
-  readonly id: string;
-  readonly offset: number;
-  readonly length: number;
-  readonly rawLength: number;
-  readonly encoding: Encoding;
+export interface PackedChunk extends StoredChunk {
   /** Id of the chunk that a delta stands on. */
   readonly baseId?: string;
 }

@@ -6,8 +6,9 @@ import { randomUUID } from "node:crypto";
 import { rmSync } from "node:fs";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { Fault, isAlive, tryIdentify } from "@cocoon/core";
-import { encodings, type Encoding } from "./codec.ts";
+import { encodings } from "./codec.ts";
 import type { PackedChunk } from "./chunk-store.ts";
+import type { StoredChunk } from "./worker-protocol.ts";
 
 const schemaVersion = 1;
 const schema = `
@@ -37,12 +38,8 @@ const schema = `
   CREATE INDEX IF NOT EXISTS pin_by_pack ON pin (hex);
 `;
 
-export interface ChunkRow {
+export interface ChunkRow extends Omit<StoredChunk, "id"> {
   readonly packName: string;
-  readonly offset: number;
-  readonly length: number;
-  readonly rawLength: number;
-  readonly encoding: Encoding;
   readonly baseId?: string;
 }
 

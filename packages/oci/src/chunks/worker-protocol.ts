@@ -5,14 +5,19 @@
  */
 import type { Encoding } from "./codec.ts";
 
-/** Where the encoded bytes of a chunk are. */
-export interface ChunkLocator {
+/** An encoded chunk at its place in a pack or file. */
+export interface StoredChunk {
+  /** Hex of the sha256 of the content. */
   readonly id: string;
-  readonly path: string;
   readonly offset: number;
   readonly length: number;
   readonly rawLength: number;
   readonly encoding: Encoding;
+}
+
+/** Where the encoded bytes of a chunk are. */
+export interface ChunkLocator extends StoredChunk {
+  readonly path: string;
   /** What a delta stands on. */
   readonly base?: ChunkLocator | RawCandidate;
 }

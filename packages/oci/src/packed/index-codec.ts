@@ -3,24 +3,19 @@
  * layout. Reading checks everything that can be checked without the packs, so that the numbers of a
  * parsed index can be trusted.
  */
-import { encodings, type Encoding } from "../chunks/codec.ts";
+import { encodings } from "../chunks/codec.ts";
 import { assertFileName } from "../snapshot/file-name.ts";
 import { ByteReader, ByteWriter } from "./varint.ts";
+import type { StoredChunk } from "../chunks/worker-protocol.ts";
 
 export interface Pack {
   readonly digest: string;
   readonly size: number;
 }
 
-export interface IndexedChunk {
-  /** Hex of the sha256 of the content. */
-  readonly id: string;
+export interface IndexedChunk extends StoredChunk {
   /** Number of the pack. */
   readonly pack: number;
-  readonly offset: number;
-  readonly length: number;
-  readonly rawLength: number;
-  readonly encoding: Encoding;
   /** Number of the chunk that a delta stands on; that one is never a delta itself. */
   readonly base?: number;
 }

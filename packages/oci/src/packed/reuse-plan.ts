@@ -8,8 +8,8 @@
  * it. A crowd of very small packs is left behind as well. So a machine may sleep as often as it likes: what its
  * snapshot stores stays within about twice what it needs, and the number of requests stays small.
  */
-import type { Encoding } from "../chunks/codec.ts";
 import type { IndexedChunk, SnapshotIndex } from "./index-codec.ts";
+import type { StoredChunk } from "../chunks/worker-protocol.ts";
 
 /** A chunk that the new snapshot needs, at its first place. */
 export interface WantedChunk {
@@ -20,13 +20,8 @@ export interface WantedChunk {
 }
 
 /** An encoded chunk inside a pack that exists already. */
-export interface Location {
-  readonly id: string;
+export interface Location extends StoredChunk {
   readonly pack: string;
-  readonly offset: number;
-  readonly length: number;
-  readonly rawLength: number;
-  readonly encoding: Encoding;
   readonly base?: Location;
 }
 

@@ -6,24 +6,15 @@ import { fixedCredential, type CredentialSource } from "./credentials.ts";
 import { parseJson } from "../parse-json.ts";
 import { catalogPage, listPages } from "./listing.ts";
 import { Repository, type RegistryCheck } from "./repository.ts";
-import { describe, Transport, type ConnectionGuard, type RetryOptions } from "./transport.ts";
+import { describe, Transport, type TransportOptions } from "./transport.ts";
 import { readFault, readBody, type WireRequest, type WireResponse } from "./wire.ts";
 
-export interface RegistryOptions {
+export interface RegistryOptions extends Omit<TransportOptions, "address" | "credentials"> {
   /** `host[:port][/prefix]`, or with `http://` or `https://` in front. */
   readonly address: string;
   /** Speak plain HTTP beyond loopback. */
   readonly plainHttp?: boolean;
   readonly credentials?: CredentialSource;
-  /** PEM text of certificate authorities to trust besides the system's. */
-  readonly ca?: string;
-  /** Open connections at most. */
-  readonly connections?: number;
-  readonly retry?: RetryOptions;
-  readonly answerTimeoutMs?: number;
-  readonly idleTimeoutMs?: number;
-  /** For registries that are not of the configuration: what may be connected to. */
-  readonly guard?: ConnectionGuard;
 }
 
 interface ApiCall {

@@ -20,13 +20,14 @@ export interface TransportOptions {
   readonly credentials: CredentialSource;
   /** PEM text of certificate authorities to trust besides the system's. */
   readonly ca?: string;
+  /** Open connections at most. */
   readonly connections?: number;
   readonly retry?: RetryOptions;
   /** Time until the first byte of an answer to a request without a body. */
   readonly answerTimeoutMs?: number;
   /** A connection on which nothing arrives for this long is dead. */
   readonly idleTimeoutMs?: number;
-  /** Absent: everything may be connected to. */
+  /** For registries that are not of the configuration: what may be connected to. Absent: everything. */
   readonly guard?: ConnectionGuard;
 }
 

@@ -37,7 +37,7 @@ interface EncodedLayers extends PushLayersOptions {
   readonly chunkBytes?: number;
 }
 
-interface PushedLayers {
+export interface PushedLayers {
   readonly layers: readonly Descriptor[];
   readonly files: Readonly<Record<string, SnapshotFile>>;
   /** Whether some layer is compressed or cut. */

@@ -8,7 +8,6 @@ import {
   snapshotArtifactType,
   type Descriptor,
   type SnapshotConfig,
-  type SnapshotFile,
 } from "@cocoon/contract";
 import { Fault, type Abortable } from "@cocoon/core";
 import { computeDigest } from "../digest.ts";
@@ -17,7 +16,7 @@ import { loadBases, type BaseReference } from "../packed/load-base.ts";
 import { pushPacks } from "../packed/push-packs.ts";
 import type { Repository } from "../registry/repository.ts";
 import type { OnProgress } from "./progress.ts";
-import { pushLayers } from "./push-layers.ts";
+import { pushLayers, type PushedLayers } from "./push-layers.ts";
 import { openSource, type OpenSource, type SourceFile } from "./source.ts";
 import { storeArtifact, storeSmallBlob } from "./store-artifact.ts";
 import type { Tools } from "./tools.ts";
@@ -71,15 +70,10 @@ export interface PushReport {
 /** Fast and close to what higher levels reach on memory pages; see bench/snapshot.ts. */
 const defaultLevel = 1;
 
-interface Content {
+interface Content extends Omit<PushedLayers, "encoded"> {
   readonly format: SnapshotFormat;
   readonly artifactType: string;
   readonly schemaVersion: SnapshotConfig["schemaVersion"];
-  readonly layers: readonly Descriptor[];
-  readonly files: Readonly<Record<string, SnapshotFile>>;
-  readonly sentBytes: number;
-  readonly reusedBytes: number;
-  readonly totalBytes: number;
 }
 
 export async function pushSnapshot(options: PushSnapshotOptions, tools: Tools): Promise<PushReport> {

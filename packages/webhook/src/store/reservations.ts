@@ -1,26 +1,19 @@
 /** Reservations for those who admit pods and for those who tidy up: one writer per pool behind it. */
 import { annotation } from "@cocoon/contract";
-import { Fault, orAborted, type Abortable, type Logger } from "@cocoon/core";
+import { Fault, orAborted, type Abortable } from "@cocoon/core";
 import type { KubeClient } from "@cocoon/kube";
 import { Looks } from "../pods/live-look.ts";
 import type { PlanContext } from "./claim-plan.ts";
 import type { ClaimRequest, Granted, Plan } from "./claim-request.ts";
 import { beforeClaim, formatOwnerKey, type Entry, type OwnerChain } from "./entry.ts";
 import type { Held } from "./reservation-index.ts";
-import { PoolWriter } from "./pool-writer.ts";
+import { PoolWriter, type PoolWriterOptions } from "./pool-writer.ts";
 import type { Decision } from "./task.ts";
-import type { ShardWrites } from "./shard-writes.ts";
-import type { WatchProgress } from "./watch-progress.ts";
 
-export interface ReservationsOptions {
+export interface ReservationsOptions extends Omit<PoolWriterOptions, "pool"> {
   readonly client: KubeClient;
-  readonly context: PlanContext;
-  readonly writes: ShardWrites;
-  readonly watchProgress: WatchProgress;
   /** Whether the machine of that name is hibernated in the registry; false when the lookup failed. */
   readonly isInRegistry: (vmName: string, options: Abortable) => Promise<boolean>;
-  readonly log: Logger;
-  readonly signal: AbortSignal;
 }
 
 export type Answer =
