@@ -12,24 +12,19 @@ import {
   type HealthServer,
   type Logger,
   type MainContext,
-  type Registry as MetricsRegistry,
 } from "@cocoon/core";
-import { openKubeClient, type KubeClient, type KubeConnection } from "@cocoon/kube";
+import { openKubeClient, type KubeClient } from "@cocoon/kube";
 import { guardedClient, lead } from "@cocoon/kube/controller";
 import { openConfiguredRegistry, type Registry } from "@cocoon/oci";
 import type { operatorProgram, OperatorConfig } from "./config.ts";
-import { startOperator } from "./start.ts";
+import { startOperator, type OperatorOptions } from "./start.ts";
 
 const leaseName = "cocoon-operator.cocoonset.cocoonstack.io";
 /** Before the lease is sought again. */
 const retryMs = 1_000;
 
-interface Parts {
-  readonly connection: KubeConnection;
-  readonly registry: Registry;
-  readonly metrics: MetricsRegistry;
+interface Parts extends Pick<OperatorOptions, "connection" | "registry" | "metrics" | "log"> {
   readonly health: HealthServer;
-  readonly log: Logger;
   readonly config: OperatorConfig;
 }
 

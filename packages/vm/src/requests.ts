@@ -22,25 +22,32 @@ export interface CpuPolicy {
   readonly periodMicros?: number;
 }
 
-export interface RunSpec extends NetworkSpec {
+/** What every way to make a VM takes. */
+interface NewVmSpec extends NetworkSpec {
   readonly name: string;
-  readonly image: string;
+  readonly storageBytes?: number;
+  readonly cpuPolicy?: CpuPolicy;
+  readonly labels?: Readonly<Record<string, string>>;
+}
+
+interface SizedVmSpec extends NewVmSpec {
   readonly cpus?: number;
   readonly memoryBytes?: number;
-  readonly storageBytes?: number;
+  /** False: disks go through the host's page cache, where the engine can choose. */
+  readonly directIo?: boolean;
+}
+
+export interface RunSpec extends SizedVmSpec {
+  readonly image: string;
   readonly os?: GuestOs;
   readonly dataDisks?: readonly DataDisk[];
   readonly login?: GuestLogin;
   /** Give it a screen, reachable through `openDisplay`. Saving such a VM freezes it longer. */
   readonly display?: boolean;
-  readonly cpuPolicy?: CpuPolicy;
-  readonly labels?: Readonly<Record<string, string>>;
   /** Default true; false leaves it in state `created`. */
   readonly start?: boolean;
   /** Hypervisor to use, where the engine has several. */
   readonly backend?: Hypervisor;
-  /** False: disks go through the host's page cache, where the engine can choose. */
-  readonly directIo?: boolean;
 }
 
 /** Who may log in, and what programs see; applied by the guest's first boot. The password never reaches an argv. */
@@ -61,17 +68,9 @@ export interface DataDisk {
 /** How a clone gets at its memory; an engine that knows only one way takes that. */
 export type RestoreMode = "copy" | "ondemand" | "mmap";
 
-export interface CloneSpec extends NetworkSpec {
-  readonly name: string;
+export interface CloneSpec extends SizedVmSpec {
   readonly snapshot: string;
   readonly restoreMode?: RestoreMode;
-  /** See `RunSpec`. */
-  readonly directIo?: boolean;
-  readonly cpus?: number;
-  readonly memoryBytes?: number;
-  readonly storageBytes?: number;
-  readonly cpuPolicy?: CpuPolicy;
-  readonly labels?: Readonly<Record<string, string>>;
 }
 
 /** A snapshot in a registry that the engine was given access to. */
@@ -86,13 +85,9 @@ export interface RemoteCloneSpec extends Omit<CloneSpec, "snapshot" | "restoreMo
   readonly remote: RemoteSnapshot;
 }
 
-export interface ForkSpec extends NetworkSpec {
-  readonly name: string;
+export interface ForkSpec extends NewVmSpec {
   /** Ref of the VM to fork. */
   readonly source: string;
-  readonly storageBytes?: number;
-  readonly cpuPolicy?: CpuPolicy;
-  readonly labels?: Readonly<Record<string, string>>;
 }
 
 export interface StopVmOptions extends Abortable {

@@ -11,10 +11,10 @@ import {
   type HandledResource,
   type RulePolicy,
 } from "../handlers.ts";
-import { readObject, readText, readTexts, type ReadonlyJson, type Texts } from "../json.ts";
+import { readObject, readText, readTexts, type ReadonlyJson } from "../json.ts";
 import { ratioAnnotation } from "../keys.ts";
 import type { Refusal } from "../rules.ts";
-import type { ClusterView } from "../view.ts";
+import type { ClusterView, PodSummary } from "../view.ts";
 import { readRatios } from "./amplification.ts";
 
 export interface NodeValidatorOptions {
@@ -48,11 +48,7 @@ export function nodeValidator(options: NodeValidatorOptions): AdmissionHandler {
   });
 }
 
-interface NodeMetadata {
-  readonly name: string;
-  readonly labels: Texts;
-  readonly annotations: Texts;
-}
+type NodeMetadata = Omit<PodSummary, "namespace">;
 
 function readMetadata(object: ReadonlyJson): NodeMetadata {
   const metadata = readObject(object, "metadata", "metadata") ?? {};

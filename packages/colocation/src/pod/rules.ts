@@ -23,7 +23,7 @@ import { amount, zero, type Resources, readResources } from "../resources.ts";
 import type { Refusal } from "../rules.ts";
 import { computePodRequest, type PodReading, readPod } from "./read-pod.ts";
 import type { QuotaTree } from "../quota/quota-tree.ts";
-import { type Texts, isRecord, own, readObject, type ReadonlyJson } from "../json.ts";
+import { isRecord, own, readObject, type ReadonlyJson } from "../json.ts";
 import type { Reservation } from "../kinds.ts";
 import type { ClusterView } from "../view.ts";
 
@@ -136,11 +136,7 @@ function invalid(value: Quantity, message: string): string {
   return `Invalid value: "${canonicalQuantity(value)}": ${message}`;
 }
 
-interface Member {
-  readonly name: string;
-  readonly namespace: string;
-  readonly labels: Texts;
-}
+type Member = Pick<PodReading, "name" | "namespace" | "labels">;
 
 /** The name that counts; it need not be of a quota that exists. */
 export function findQuotaName({ labels, namespace }: Member, tree: QuotaTree, gates: Gates): string {

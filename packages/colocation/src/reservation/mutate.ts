@@ -1,5 +1,4 @@
 /** `/mutate-reservation`: the same profiles as for pods, put on the Reservation and its template. */
-import type { Logger } from "@cocoon/core";
 import { matchesLabels } from "@cocoon/core/label-selector";
 import { diffJson } from "@cocoon/core/json-patch";
 import { allow, allowWithPatch, type AdmissionHandler, type Verdict } from "@cocoon/kube/admission";
@@ -15,15 +14,10 @@ import {
   type ReadonlyJson,
 } from "../json.ts";
 import { reservationSchema } from "../patch/schemas.ts";
-import { listPriorityClasses } from "../pod/mutate.ts";
+import { listPriorityClasses, type PodMutatorOptions } from "../pod/mutate.ts";
 import { applyProfile, describeProblem, isDrawn } from "../profile-engine.ts";
-import type { ClusterView } from "../view.ts";
 
-export interface ReservationMutatorOptions {
-  readonly view: ClusterView;
-  readonly random?: () => number;
-  readonly log: Logger;
-}
+type ReservationMutatorOptions = Pick<PodMutatorOptions, "view" | "random" | "log">;
 
 const reservationKind: HandledResource = { resource: "reservations", kind: "Reservation" };
 

@@ -10,12 +10,9 @@ import {
 } from "@cocoon/kube";
 import type { Pod } from "../provider.ts";
 import { resolveEnvironment, type DataLookup, type ResolvedEnvironment } from "./resolve.ts";
+import type { PodControllerOptions } from "../pods/pod-controller.ts";
 
-export interface ClusterEnvironmentOptions {
-  readonly client: KubeClient;
-  readonly allocatable: () => Readonly<Record<string, string>>;
-  readonly signal: AbortSignal;
-}
+type ClusterEnvironmentOptions = Pick<PodControllerOptions, "client" | "allocatable" | "signal">;
 
 /** Objects are read one by one when a pod names them: a node then needs no right to read all Secrets. */
 export function clusterEnvironment({

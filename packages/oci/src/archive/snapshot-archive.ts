@@ -31,7 +31,7 @@ import { parseJson } from "../parse-json.ts";
 import type { BlobPart } from "../registry/blob-download.ts";
 import { envelopeName } from "../snapshot/file-name.ts";
 import { shortened } from "../snapshot/find-segments.ts";
-import { getPartShape } from "../snapshot/pull-layers.ts";
+import { getPartShape, type PartShape } from "../snapshot/pull-layers.ts";
 import { dataBytes, joinExtents, writeSparseMap, type Extent } from "../snapshot/sparse-map.ts";
 import { paxRecord } from "./export-archive.ts";
 import { endOfArchive, formatEntry, padding } from "./write-tar.ts";
@@ -79,11 +79,8 @@ export async function* snapshotArchive(
   yield endOfArchive;
 }
 
-interface ArchivedFile {
+interface ArchivedFile extends PartShape {
   readonly name: string;
-  readonly mode: number;
-  readonly size: number;
-  readonly segments: readonly Extent[];
   body(): AsyncIterable<Uint8Array>;
 }
 

@@ -139,11 +139,7 @@ interface SendOptions extends PushPacksOptions {
   readonly sending: Meter;
 }
 
-interface SentPack {
-  readonly digest: string;
-  readonly size: number;
-  readonly locations: readonly Location[];
-}
+type SentPack = Omit<FilledPack, "pieces">;
 
 async function sendFresh(fresh: readonly FreshChunk[], options: SendOptions): Promise<SentPack[]> {
   const requests = await encodeRequests(fresh, options);

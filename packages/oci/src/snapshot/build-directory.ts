@@ -7,12 +7,9 @@ import { mkdir, open, readdir, rename, rm, type FileHandle } from "node:fs/promi
 import { basename, dirname, join } from "node:path";
 import { Fault, isAlive, syncDirectory, systemCode, tryIdentify, pathExists } from "@cocoon/core";
 import { assertFileName, envelopeName } from "./file-name.ts";
+import type { OpenFile } from "./source.ts";
 
-interface NewFile {
-  readonly name: string;
-  readonly size: number;
-  readonly mode: number;
-}
+type NewFile = Pick<OpenFile, "name" | "size" | "mode">;
 
 export interface DirectoryBuild extends AsyncDisposable {
   readonly path: string;

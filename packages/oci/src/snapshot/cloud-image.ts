@@ -19,6 +19,8 @@ import { readSegments } from "./segments.ts";
 import { openSource, type OpenFile } from "./source.ts";
 import { storeArtifact } from "./store-artifact.ts";
 import type { Tools } from "./tools.ts";
+import type { PushReport } from "./push-snapshot.ts";
+import type { PullSnapshotOptions } from "./pull-snapshot.ts";
 
 export interface PushCloudImageOptions extends Abortable {
   readonly path: string;
@@ -31,11 +33,7 @@ export interface PushCloudImageOptions extends Abortable {
   readonly onProgress?: OnProgress;
 }
 
-export interface CloudImageReport {
-  readonly digest: string;
-  readonly bytesSent: number;
-  readonly bytesReused: number;
-}
+export type CloudImageReport = Pick<PushReport, "digest" | "bytesSent" | "bytesReused">;
 
 export async function pushCloudImage(
   options: PushCloudImageOptions,
@@ -97,11 +95,7 @@ function listParts(file: OpenFile, { format, partBytes = file.size }: PushCloudI
   }));
 }
 
-interface OpenCloudImageOptions extends Abortable {
-  readonly repository: Repository;
-  readonly reference: string;
-  readonly onProgress?: OnProgress;
-}
+type OpenCloudImageOptions = Pick<PullSnapshotOptions, "repository" | "reference" | "onProgress" | "signal">;
 
 interface OpenedCloudImage {
   readonly digest: string;

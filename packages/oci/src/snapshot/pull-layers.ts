@@ -18,7 +18,7 @@ interface PullLayersOptions extends Tools, Abortable {
 }
 
 /** What the file of a part looks like when it is complete. */
-interface PartShape {
+export interface PartShape {
   readonly size: number;
   readonly mode: number;
   readonly segments: readonly Extent[];

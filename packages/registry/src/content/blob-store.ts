@@ -13,7 +13,7 @@ import type { Quota, Room } from "./quota.ts";
 import { settleAll } from "./settle-all.ts";
 import type { SweepGate } from "./sweep-gate.ts";
 
-interface BlobStoreOptions {
+export interface BlobStoreOptions {
   readonly storage: Storage;
   readonly gate: SweepGate;
   readonly quota: Quota;

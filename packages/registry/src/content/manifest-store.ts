@@ -18,7 +18,7 @@ import { settleAll } from "./settle-all.ts";
 import { readRecord, writeRecord, type StoredManifest } from "./manifest-record.ts";
 import type { SweepGate } from "./sweep-gate.ts";
 
-interface ManifestStoreOptions {
+export interface ManifestStoreOptions {
   readonly storage: Storage;
   readonly blobs: BlobStore;
   readonly gate: SweepGate;

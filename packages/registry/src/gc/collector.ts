@@ -5,32 +5,24 @@
  * replica (see `replicas/deletion-guard.ts`). A repository with a manifest that cannot be read is left alone.
  */
 import { Fault, getErrorMessage, type Logger } from "@cocoon/core";
-import type { KeyedLock } from "../content/keyed-lock.ts";
-import type { ManifestStore } from "../content/manifest-store.ts";
-import type { Quota } from "../content/quota.ts";
-import type { Sweep, SweepGate } from "../content/sweep-gate.ts";
+import type { ManifestStore, ManifestStoreOptions } from "../content/manifest-store.ts";
+import type { Sweep } from "../content/sweep-gate.ts";
 import type { Digest, RepositoryName, Tag } from "../names.ts";
-import type { DeletionGuard } from "../replicas/deletion-guard.ts";
 import type { MaintenanceLease } from "../replicas/maintenance-lease.ts";
 import { folders, lastPart, layout, readName, type StorageKey } from "../storage/layout.ts";
-import type { ObjectInfo, Storage } from "../storage/storage.ts";
+import type { ObjectInfo } from "../storage/storage.ts";
 import type { UploadSpool } from "../uploads/upload-spool.ts";
 import { mark, type Marked, type PresentManifest } from "./mark.ts";
 import { planRetention, type RetentionRule } from "./retention.ts";
+import type { BlobStoreOptions } from "../content/blob-store.ts";
 
-export interface CollectorOptions {
-  readonly storage: Storage;
+export interface CollectorOptions
+  extends Omit<BlobStoreOptions, "damaged">, Pick<ManifestStoreOptions, "repositories" | "onChange"> {
   readonly manifests: ManifestStore;
   readonly uploads: UploadSpool;
-  readonly gate: SweepGate;
-  readonly quota: Quota;
-  readonly repositories: KeyedLock<RepositoryName>;
-  readonly guard: DeletionGuard;
   readonly lease: MaintenanceLease;
   readonly rules: readonly RetentionRule[];
-  readonly leaseMs: number;
   readonly untaggedMs: number;
-  readonly onChange: (name: RepositoryName, tags: readonly Tag[]) => void;
   readonly log: Logger;
 }
 
