@@ -3,9 +3,8 @@
  * lease file, by its MAC. A file that was named is asked before the engine, the usual ones after it. Nothing is ever
  * written to them.
  */
-import { connect } from "node:net";
-import type { Duplex } from "node:stream";
-import { toFault, type Abortable } from "@cocoon/core";
+import { connectGuest } from "@cocoon/vm/host";
+import type { Abortable } from "@cocoon/core";
 import { LeaseFile, type VmAddress, type VmRuntime } from "@cocoon/vm";
 
 export interface LeasePaths {
@@ -39,7 +38,7 @@ export function withLeases(runtime: VmRuntime, paths: LeasePaths): VmRuntime {
     const found =
       (await leased(ref, named, options)) ??
       ((await runtime.address(ref, options)) ? undefined : await leased(ref, usual, options));
-    return found ? open(found.ip, port, options) : runtime.dial(ref, port, options);
+    return found ? connectGuest({ host: found.ip, port }, options) : runtime.dial(ref, port, options);
   };
   return new Proxy(runtime, {
     get: (target, name) => {
@@ -48,20 +47,5 @@ export function withLeases(runtime: VmRuntime, paths: LeasePaths): VmRuntime {
       const value: unknown = Reflect.get(target, name);
       return typeof value === "function" ? (value.bind(target) as unknown) : value;
     },
-  });
-}
-
-function open(host: string, port: number, { signal }: Abortable): Promise<Duplex> {
-  return new Promise((resolve, reject) => {
-    const socket = connect({ host, port, noDelay: true, allowHalfOpen: true });
-    const giveUp = () => socket.destroy(new Error("aborted"));
-    signal.addEventListener("abort", giveUp, { once: true });
-    const failed = (error: Error) => reject(toFault(error, `cannot connect to port ${port} of the guest`));
-    socket.once("error", failed);
-    socket.once("connect", () => {
-      signal.removeEventListener("abort", giveUp);
-      socket.off("error", failed);
-      resolve(socket);
-    });
   });
 }

@@ -4,7 +4,8 @@ import { computePodRequest } from "../pod/read-pod.ts";
 import type { QuotaAdmission } from "../pod/validate.ts";
 import type { Resources } from "../resources.ts";
 import type { ClusterView } from "../view.ts";
-import { isLimited, QuotaUsage, type UsageStore, type QuotaKey } from "./quota-usage.ts";
+import { isLimited } from "./quota-limits.ts";
+import { QuotaUsage, type UsageStore, type QuotaKey } from "./quota-usage.ts";
 
 export interface PodAdmissionOptions {
   readonly view: Pick<ClusterView, "quotas">;

@@ -1,9 +1,8 @@
 /** Connections from the host to ports of a guest, by whatever way its network offers. */
-import { once } from "node:events";
-import { connect } from "node:net";
 import type { Duplex } from "node:stream";
-import { Fault, toFault, type Abortable } from "@cocoon/core";
+import { Fault, type Abortable } from "@cocoon/core";
 import type { VmRecord } from "../store/vm-record.ts";
+import { connectGuest } from "@cocoon/vm/host";
 import type { PortForward, VmAddress, VmNetwork } from "@cocoon/vm";
 import type { QemuContext } from "../context.ts";
 import { runInTurn } from "./forward-turns.ts";
@@ -31,10 +30,14 @@ export async function dialGuest(
 ): Promise<Duplex> {
   const address = await findAddress(context, record, options);
   if (!address) throw new Fault("unavailable", `VM ${record.name} has no address yet`);
-  if (address.routable) return open(address.ip, port, options);
+  if (address.routable) return connectGuest({ host: address.ip, port }, options);
   const known = address.forwards.find((each) => each.protocol === "tcp" && each.guestPort === port);
   const forward = await readyForward(context, record, { port, known, ...options });
-  return runInTurn(forward, () => open(forward.hostAddress, forward.hostPort, options), options);
+  return runInTurn(
+    forward,
+    () => connectGuest({ host: forward.hostAddress, port: forward.hostPort }, options),
+    options,
+  );
 }
 
 /** Forwards that are being added to QEMU: they are reserved, and so known, before it listens. */
@@ -80,17 +83,4 @@ async function addForward(
       throw new Fault("internal", `QEMU did not forward port ${port}: ${text.trim()}`);
     return forward;
   });
-}
-
-async function open(host: string, port: number, { signal }: Abortable): Promise<Duplex> {
-  // Half open: a guest that has sent everything may still read.
-  const socket = connect({ host, port, noDelay: true, allowHalfOpen: true });
-  try {
-    await once(socket, "connect", { signal });
-    return socket;
-  } catch (error) {
-    socket.destroy();
-    signal.throwIfAborted();
-    throw toFault(error, `cannot connect to port ${port} of the guest`);
-  }
 }

@@ -1,19 +1,9 @@
 /** `VmRuntime` over an external `cocoon` command: the Go engine of either vintage, or our own. */
-import { readProcessFile } from "../host/index.ts";
-import { stat } from "node:fs/promises";
-import { connect } from "node:net";
+import { connectGuest } from "../host/index.ts";
+import { readProcessStats } from "./process-stats.ts";
 import { dirname } from "node:path";
 import type { Duplex } from "node:stream";
-import {
-  Fault,
-  isFault,
-  sleep,
-  toFault,
-  withDeadline,
-  type Abortable,
-  type Logger,
-  pathExists,
-} from "@cocoon/core";
+import { Fault, isFault, sleep, withDeadline, type Abortable, type Logger, pathExists } from "@cocoon/core";
 import { Consoles } from "../consoles.ts";
 import type { GcReport, GuestProcess, RuntimeDescription, VmEvent, VmImages, VmRuntime } from "../runtime.ts";
 import type {
@@ -225,34 +215,14 @@ export class CliRuntime implements VmRuntime {
   async dial(ref: string, port: number, options: Abortable): Promise<Duplex> {
     const address = await this.address(ref, options);
     if (!address) throw new Fault("unavailable", `VM ${ref} has no address yet`);
-    return new Promise((resolve, reject) => {
-      const socket = connect({ host: address.ip, port, allowHalfOpen: true });
-      socket.once("connect", () => resolve(socket));
-      socket.once("error", (error) => reject(toFault(error, `cannot connect to port ${port} of the guest`)));
-      options.signal.addEventListener("abort", () => socket.destroy(new Error("aborted")), { once: true });
-    });
+    return connectGuest({ host: address.ip, port }, options);
   }
 
   /** From the hypervisor's process and the VM's disks: the command has no such verb. */
   async stats(ref: string, options: Abortable): Promise<VmStats> {
     const vm = await this.inspect(ref, options);
     if (vm.pid === undefined) throw new Fault("conflict", `VM not running: ${vm.name}`);
-    const [text, status] = await Promise.all([
-      readProcessFile(vm.pid, "stat"),
-      readProcessFile(vm.pid, "status"),
-    ]);
-    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
-    const own = vm.disks.filter((disk) => !disk.readOnly);
-    const sizes = await Promise.all(own.map((disk) => stat(disk.path).catch(() => ({ size: 0, blocks: 0 }))));
-    return {
-      at: new Date().toISOString(),
-      cpu: { usageNanos: (Number(fields[11]) + Number(fields[12])) * 1e7 },
-      memory: { residentBytes: Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1] ?? 0) * 1024 },
-      disk: {
-        allocatedBytes: sizes.reduce((sum, { blocks }) => sum + blocks * 512, 0),
-        apparentBytes: sizes.reduce((sum, { size }) => sum + size, 0),
-      },
-    };
+    return readProcessStats(vm.pid, vm.disks);
   }
 
   /** `notSupported` without an agent: the command does not say whether its failure or the program's ended it, so it is asked before. */
