@@ -14,8 +14,8 @@ const before = 86_584;
 
 const features: Readonly<Record<string, RegExp>> = {
   gateway: /^gateway\/|^cli\/.*(?:gateway|api-?key)/,
-  dashboard: /^dashboard\/|^cli\/.*dashboard/,
-  "lazy wake": /laz(?:y|ily)/,
+  dashboard: /^dashboard\/|^cli\/.*dashboard|\/screen\.ts/,
+  "lazy wake, pre-copy, tracing": /laz(?:y|ily)|\/tracing\/|live-files|show-loading/,
   "agent-sandbox": /agent-sandbox|\/sandbox/,
   "cluster network": /\/(?:cni|policy|dns|services)(?:\/|-|\.ts)|network-policy|kube-proxy|coredns/,
   "isolation of QEMU": /^qemu\/src\/process\/(?:jail|namespaces|isolation|loopback-guard|native-program)/,
