@@ -7,6 +7,7 @@ import { readMachine, type Machine } from "@cocoon/machine";
 export interface PodMachine extends Machine {
   /** Empty: not set; what the registry holds under the image's name decides. */
   readonly mode: "clone" | "run" | "static" | "";
+  readonly isMacos: boolean;
   readonly cloneFromDir: string;
   readonly probePort: number | undefined;
   /** It may run before its memory and disks are on the node; default true. */
@@ -22,6 +23,7 @@ export function readPodMachine(pod: Pod): PodMachine {
   return {
     ...machine,
     mode: readMode(machine.vm.mode),
+    isMacos: machine.vm.os.toLowerCase() === "macos",
     cloneFromDir: readText(annotations, annotation.cloneFromDir),
     probePort: readPort(machine.vm.probePort),
     lazyWake: readText(annotations, annotation.lazyWake) !== "false",

@@ -161,15 +161,18 @@ test("which check is used", () => {
   const ping = () => Promise.resolve({ ok: true, message: "" });
   const routable = { ip: "10.0.0.2", routable: true, forwards: [] };
   const forwarded = { ...routable, routable: false };
-  const vm = { guest: "unknown" as const };
+  const vm = { guest: "unknown" as const, config: { os: "linux" as const } };
   assert.equal(chooseCheck({ vm, address: routable, probePort: 80, ping }), "tcp");
   assert.equal(chooseCheck({ vm, address: routable, probePort: undefined, ping }), "ping");
   assert.equal(chooseCheck({ vm, address: routable, probePort: undefined, ping: undefined }), "address");
   assert.equal(chooseCheck({ vm, address: forwarded, probePort: undefined, ping }), "ssh");
   assert.equal(
-    chooseCheck({ vm: { guest: "booting" }, address: forwarded, probePort: undefined, ping }),
+    chooseCheck({ vm: { ...vm, guest: "booting" }, address: forwarded, probePort: undefined, ping }),
     "agent",
   );
+  const macos = { ...vm, config: { os: "macos" as const } };
+  assert.equal(chooseCheck({ vm: macos, address: routable, probePort: undefined, ping }), "ssh");
+  assert.equal(chooseCheck({ vm: macos, address: routable, probePort: 22, ping }), "tcp");
 });
 
 test("three failures, not one, make a ready machine not ready", async () => {

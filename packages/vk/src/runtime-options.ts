@@ -40,6 +40,16 @@ export const runtimeOptions = {
     "auto: the command is run by sudo -n where we are not root",
     z.enum(["auto", "never"]).default("auto"),
   ),
+  macosBin: option(
+    "VK_COCOON_MACOS_BIN",
+    "the program that runs macOS guests; pods of system macos are refused where it does not exist",
+    z.string().min(1).default("/usr/local/bin/cocoon-macos"),
+  ),
+  macosHome: option(
+    "COCOON_MACOS_HOME",
+    "state directory of that program; default its own, /var/lib/cocoon-macos",
+    z.string().min(1).optional(),
+  ),
   leasesPath: option(
     "VK_LEASES_PATH",
     "file with the addresses of VMs (JSON or dnsmasq's); default what the runtime says, then net/leases.json below the root directory, then dnsmasq's file",
@@ -106,7 +116,6 @@ const unused = (variable: string) =>
 /** Of systems that also read this environment; a setting of one is logged as ignored. */
 export const unusedOptions = {
   netControlSocket: unused("VK_COCOON_NET_CONTROL_SOCKET"),
-  macosBin: unused("VK_COCOON_MACOS_BIN"),
   macosVncPassword: { ...unused("COCOON_MACOS_VNC_PASSWORD"), secret: true },
   stagingDir: unused("VK_STAGING_DIR"),
   peerAddr: unused("VK_PEER_ADDR"),

@@ -3,7 +3,9 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { temporaryDirectory } from "@cocoon/testkit";
-import { chooseRuntime } from "./runtime.ts";
+import { FakeHost, FakeRuntime } from "@cocoon/vm/testing";
+import { silentLogger } from "@cocoon/core";
+import { addMacos, chooseRuntime } from "./runtime.ts";
 
 const { signal } = new AbortController();
 
@@ -23,4 +25,21 @@ test("an external cocoon that is installed wins, our own does not, and a broken 
     /is there but does not run.*VK_RUNTIME=qemu/,
   );
   assert.equal(await chooseRuntime({ runtime: "cocoon", cocoonBin: "/nowhere" }, { signal }), "cocoon");
+});
+
+test("macOS guests run where their program is installed, and a broken one stops the start", async () => {
+  await using directory = await temporaryDirectory();
+  const path = "/usr/bin:/bin";
+  const runtime = new FakeRuntime(new FakeHost({ directory: directory.path }));
+  const add = async (text?: string) => {
+    const macosBin = join(directory.path, "cocoon-macos");
+    if (text !== undefined) await writeFile(macosBin, `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+    const rest = { macosHome: undefined, leasesPath: undefined, dockerConfig: "/root/.docker/config.json" };
+    const config = { macosBin, path, rootDirectory: directory.path, ...rest };
+    const opened = await addMacos(runtime, config, { log: silentLogger, signal });
+    return (await opened.describe({ signal })).can.macos ?? false;
+  };
+  assert.equal(await add(), false);
+  assert.equal(await add("echo '  --name string'"), true);
+  await assert.rejects(add("echo broken >&2; exit 3"), /cocoon-macos vm run: broken/);
 });

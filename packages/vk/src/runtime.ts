@@ -1,12 +1,12 @@
 /** What runs the VMs of this host. */
 import { execFile } from "node:child_process";
 import { access, constants } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { Fault, getErrorMessage, type Abortable, type Logger } from "@cocoon/core";
 import { openImageLibrary, type ImagePolicy, type ImageSource } from "@cocoon/images";
 import { chooseVmUsers, openQemuRuntime, type QemuOptions } from "@cocoon/qemu";
-import { isNodeCommand, openCliRuntime, type VmRuntime } from "@cocoon/vm";
+import { isNodeCommand, openCliRuntime, openLeaseFinder, withMacos, type VmRuntime } from "@cocoon/vm";
 import type { VkConfig } from "./config.ts";
 import { withLeases } from "./leases.ts";
 import { openNetworks } from "./networks.ts";
@@ -24,7 +24,36 @@ const dnsmasqLeases = "/var/lib/dnsmasq/dnsmasq.leases";
 export async function openRuntime(config: VkConfig, context: RuntimeContext): Promise<VmRuntime> {
   const kind = await chooseRuntime(config, context);
   context.log.info({ runtime: kind }, "VMs are run by this");
-  return kind === "cocoon" ? openCommand(config, context) : openQemu(config, context);
+  const runtime = await (kind === "cocoon" ? openCommand(config, context) : openQemu(config, context));
+  return addMacos(runtime, config, context);
+}
+
+/** macOS guests have a program of their own; where it is installed, it must work. */
+export async function addMacos(
+  runtime: VmRuntime,
+  config: Pick<VkConfig, "macosBin" | "macosHome" | "path" | "leasesPath" | "rootDirectory" | "dockerConfig">,
+  { log, signal }: Abortable & Pick<RuntimeContext, "log">,
+): Promise<VmRuntime> {
+  const { macosBin, macosHome, path, dockerConfig } = config;
+  try {
+    await access(macosBin, constants.X_OK);
+  } catch {
+    return runtime;
+  }
+  log.info({ program: macosBin }, "macOS guests are run by this");
+  const env = { PATH: path, COCOON_MACOS_HOME: macosHome, DOCKER_CONFIG: dirname(dockerConfig) };
+  return withMacos(runtime, {
+    command: { argv: [macosBin], env },
+    findLease: openLeaseFinder(listLeaseFiles(config)),
+    signal,
+  });
+}
+
+function listLeaseFiles({
+  rootDirectory,
+  leasesPath,
+}: Pick<VkConfig, "leasesPath" | "rootDirectory">): string[] {
+  return leasesPath ? [leasesPath] : [join(rootDirectory, "net", "leases.json"), dnsmasqLeases];
 }
 
 /**
@@ -52,12 +81,12 @@ export async function chooseRuntime(
 }
 
 function openCommand(config: VkConfig, { log, signal }: RuntimeContext): Promise<VmRuntime> {
-  const { rootDirectory, leasesPath } = config;
+  const { rootDirectory } = config;
   return openCliRuntime({
     command: [config.cocoonBin],
     sudo: config.cocoonSudo,
     rootDirectory,
-    leasesPaths: leasesPath ? [leasesPath] : [join(rootDirectory, "net", "leases.json"), dnsmasqLeases],
+    leasesPaths: listLeaseFiles(config),
     env: { PATH: config.path, COCOON_ROOT_DIR: rootDirectory, COCOON_CGROUP_PARENT: config.cgroupParent },
     log,
     signal,

@@ -6,9 +6,11 @@
  */
 export { openCliRuntime } from "./external/open-cli.ts";
 export { isNodeCommand } from "./external/vintage.ts";
+export { buildMacosVmId } from "./macos/macos-record.ts";
+export { withMacos } from "./macos/with-macos.ts";
 export type { BootableImage, GuestNic, Image, ImageGcReport, ImageStore, SeedFacts } from "./image-store.ts";
 export { assignWindowsAddresses } from "./windows/sac.ts";
-export { LeaseFile } from "./leases/leases.ts";
+export { LeaseFile, openLeaseFinder } from "./leases/leases.ts";
 export type {
   GcReport,
   GuestExit,

@@ -222,6 +222,8 @@ export interface RuntimeDescription {
     readonly cloneSizes: readonly ("cpus" | "memoryBytes" | "storageBytes")[];
     /** A VM can go on from a snapshot of a registry before its content is here. Absent means false. */
     readonly cloneRemote?: boolean;
+    /** macOS guests run here. Absent means false. */
+    readonly macos?: boolean;
   };
   /** Why `cloneRemote` is not possible here, where it was asked for. */
   readonly whyNotRemote?: string;

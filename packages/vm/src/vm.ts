@@ -4,7 +4,7 @@ import type { VmState } from "./state.ts";
 /** `qemu` is ours; the others are what an external engine reports. */
 export type Hypervisor = "qemu" | "cloud-hypervisor" | "firecracker";
 
-export type GuestOs = "linux" | "windows" | "android";
+export type GuestOs = "linux" | "windows" | "android" | "macos";
 
 export type ImageType = "oci" | "cloudimg";
 

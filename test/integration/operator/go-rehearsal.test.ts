@@ -37,7 +37,7 @@ test(
     const { registry } = world;
     const namespace = world.namespace.name;
     const go = { connection, registry, namespace };
-    const node = await world.newNode();
+    const node = await world.newNode({ format: "v2" });
     const startOurs = () => {
       const end = new AbortController();
       const metrics = createRegistry("rehearsal");

@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import { issueCertificate } from "@cocoon/controlplane";
 import { aborted, isFault, silentLogger } from "@cocoon/core";
 import { openKubeClient, pods as podType } from "@cocoon/kube";
-import { fixedCredential, openRegistry, type Registry } from "@cocoon/oci";
+import { fixedCredential, openRegistry, type Registry, type SnapshotFormat } from "@cocoon/oci";
 import { startRegistry, type RunningRegistry } from "@cocoon/registry";
 import { openFakeStorage } from "@cocoon/registry/testing";
 import { temporaryDirectory, type TestCluster, type TestNamespace } from "@cocoon/testkit";
@@ -37,6 +37,8 @@ export type NodeChanges = Partial<
 >;
 
 interface NewNode {
+  /** Of pushed snapshots; default packed. */
+  readonly format?: SnapshotFormat;
   readonly runtime?: () => Promise<VmRuntime>;
   readonly changes?: NodeChanges;
 }
@@ -188,7 +190,8 @@ interface NodeParts extends NewNode {
   readonly registry: () => Registry;
 }
 
-async function makeNode({ cluster, name, stack, registry, runtime, changes }: NodeParts): Promise<TestVk> {
+async function makeNode(wanted: NodeParts): Promise<TestVk> {
+  const { cluster, name, stack, registry, runtime, changes, format = "packed" } = wanted;
   const directory = stack.use(await temporaryDirectory());
   const host = new FakeHost({ directory: `${directory.path}/snapshots` });
   const [certificate, key] = await Promise.all([
@@ -229,7 +232,7 @@ async function makeNode({ cluster, name, stack, registry, runtime, changes }: No
         node: nodeSettings(name, directory.path),
         registry: {
           client: oci,
-          format: "packed",
+          format,
           directory: directory.path,
           chunkStoreBytes: 1024 ** 3,
         },

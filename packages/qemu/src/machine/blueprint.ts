@@ -88,6 +88,7 @@ export function findNetwork(context: QemuContext, spec: NetworkSpec): VmNetwork 
 }
 
 function buildConfig(spec: RunSpec, sizes: Sizes, image: BootableImage): VmConfig {
+  if (spec.os === "macos") throw new Fault("notSupported", "the built-in engine does not run macOS guests");
   return {
     ...sizes,
     os: spec.os ?? image.os,

@@ -15,7 +15,7 @@ export const machineSchema = z.object({
   cpus: z.int().positive(),
   memoryBytes: z.int().positive(),
   firmware: z.enum(["bios", "uefi"]),
-  os: z.enum(["linux", "windows", "android"]),
+  os: z.enum(["linux", "windows", "android", "macos"]),
   kernel: z.object({ commandLine: z.string(), initrd: z.boolean() }).exactOptional(),
   nicModel: z.enum(["virtio-net-pci", "e1000e"]),
   display: z.boolean(),

@@ -15,7 +15,7 @@ export const configSchema = z.object({
   cpus: z.int().positive(),
   memoryBytes: z.int().positive(),
   storageBytes: count,
-  os: z.enum(["linux", "windows", "android"]),
+  os: z.enum(["linux", "windows", "android", "macos"]),
   image: z.string().exactOptional(),
   imageDigest: z.string().exactOptional(),
   imageType: z.enum(["oci", "cloudimg"]).exactOptional(),

@@ -24,11 +24,14 @@ type CheckKind = "tcp" | "agent" | "ping" | "ssh" | "address";
 const checkTimeoutMs = 3_000;
 const sshPort = 22;
 
-/** `probe-port` wins; a routable address is pinged; behind forwards the agent answers, or an SSH server greets. */
+/** `probe-port` wins; macOS does not answer pings while it boots and has no agent; a routable address is pinged; behind forwards the agent answers, or an SSH server greets. */
 export function chooseCheck(
-  target: Pick<CheckTarget, "address" | "probePort" | "ping"> & { readonly vm: Pick<Vm, "guest"> },
+  target: Pick<CheckTarget, "address" | "probePort" | "ping"> & {
+    readonly vm: Pick<Vm, "guest"> & { readonly config: Pick<Vm["config"], "os"> };
+  },
 ): CheckKind {
   if (target.probePort !== undefined) return "tcp";
+  if (target.vm.config.os === "macos") return "ssh";
   if (target.address?.routable) return target.ping ? "ping" : "address";
   return target.vm.guest === "unknown" ? "ssh" : "agent";
 }

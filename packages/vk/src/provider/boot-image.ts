@@ -68,8 +68,9 @@ export async function bootImage(context: StepContext, machine: PodMachine, optio
   );
 }
 
-function readSystem(pod: Pod, { vm: { os } }: PodMachine): GuestOs {
+function readSystem(pod: Pod, { vm: { os }, isMacos }: PodMachine): GuestOs {
   if (isWindowsPod(pod)) return "windows";
+  if (isMacos) return "macos";
   return os.toLowerCase() === "android" ? "android" : "linux";
 }
 
@@ -78,6 +79,7 @@ async function ensureImage(context: StepContext, machine: PodMachine, options: A
   const { runtime, description } = context;
   const { image, forcePull } = machine.vm;
   if (image === "") throw new Fault("invalid", `${annotation.image} is empty: there is nothing to boot`);
+  if (machine.isMacos) return image; // cocoon-macos has a store of its own, and pulls into it
   const kind = await findKind(context, image, options);
   if (kind === "snapshot") throw new Fault("invalid", `${image} is a snapshot; use mode clone for it`);
   if (kind === "cloud-image" && description.engine !== "qemu") return importDisk(context, image, options);

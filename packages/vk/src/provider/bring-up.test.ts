@@ -13,7 +13,8 @@ const config = { cpus: 1, memoryBytes: 1, storageBytes: 2 ** 30, os: "linux", la
 const signal = new AbortController().signal;
 
 interface Way {
-  readonly kind: "clone" | "run";
+  readonly kind: "clone" | "run" | "fork";
+  readonly canRunMacos?: boolean;
   readonly os?: string;
   readonly restoreMode?: StepContext["restoreMode"];
   readonly annotations?: Readonly<Record<string, string>>;
@@ -57,7 +58,7 @@ async function askedBy(way: Way): Promise<Partial<CloneSpec & RunSpec>> {
       hypervisor,
       minimumMemoryBytes: 2 ** 29,
       minimumStorageBytes: 0,
-      can: { cloneSizes: ["storageBytes"] },
+      can: { cloneSizes: ["storageBytes"], ...(way.canRunMacos ? { macos: true } : {}) },
     },
     emit: () => undefined,
     runtime: {
@@ -67,7 +68,8 @@ async function askedBy(way: Way): Promise<Partial<CloneSpec & RunSpec>> {
       run: make,
     },
   } as unknown as StepContext;
-  await bringUp(context, { kind }, { signal }).catch((error: unknown) => {
+  const step = kind === "fork" ? { kind, source: "vk-b" } : { kind };
+  await bringUp(context, step, { signal }).catch((error: unknown) => {
     if (!/far enough/.test(String(error))) throw error;
   });
   assert.ok(asked);
@@ -88,9 +90,17 @@ test("a machine boots as the system that its pod names, in any case", async () =
     assert.equal((await askedBy({ kind: "run", os })).os, wanted, os);
 });
 
-test("macOS is refused with the reason, whatever VK_COCOON_MACOS_BIN says", async () => {
+test("macOS boots its image where cocoon-macos is, whatever the mode, and is refused elsewhere", async () => {
   for (const os of ["macos", "macOS"])
-    await assert.rejects(askedBy({ kind: "run", os }), /VK_COCOON_MACOS_BIN .* is not documented/);
+    for (const kind of ["run", "clone"] as const) {
+      await assert.rejects(
+        askedBy({ kind, os }),
+        /no cocoon-macos: install it where VK_COCOON_MACOS_BIN says/,
+      );
+      const asked = await askedBy({ kind, os, canRunMacos: true });
+      assert.deepEqual([asked.os, asked.image, asked.cpus], ["macos", "base:1", 2]);
+    }
+  await assert.rejects(askedBy({ kind: "fork", os: "macos", canRunMacos: true }), /it cannot fork/);
 });
 
 test("a machine on batch resources is as large as it asks, and gives way to others", async () => {

@@ -21,7 +21,7 @@ export async function bringUp(context: StepContext, step: BringUp, options: Abor
   });
   const isWake = step.kind === "restore";
   try {
-    assertSystem(machine);
+    assertSystem(context, step, machine);
     const vm = await makeVm(context, { step, machine }, options);
     stopTimer();
     tracked.madeVm = vm.id;
@@ -54,13 +54,20 @@ function warnSize({ tracked, description, emit }: StepContext, vm: Vm): void {
   if (message !== undefined) emit({ type: "Warning", reason: "SnapshotSizeKept", message });
 }
 
-/** macOS needs Apple's hardware and a program of its own, whose command line is not documented: it is not driven. */
-function assertSystem({ vm }: PodMachine): void {
-  if (vm.os.toLowerCase() !== "macos") return;
-  throw new Fault(
-    "preconditionFailed",
-    `${annotation.os} is macos, which this kubelet does not run: the command line of the program that VK_COCOON_MACOS_BIN names is not documented, so it is not used. Run the pod on a node of the Go vk-cocoon, or choose another system`,
-  );
+/** macOS guests need a program of their own, and boot from an image only: they have no memory snapshot. */
+function assertSystem({ description }: StepContext, step: BringUp, machine: PodMachine): void {
+  if (!machine.isMacos) return;
+  if (!description.can.macos)
+    throw new Fault(
+      "preconditionFailed",
+      `${annotation.os} is macos, and this node has no cocoon-macos: install it where VK_COCOON_MACOS_BIN says and restart vk-cocoon, or run the pod on a node that has it`,
+    );
+  if (bootsImage(step)) return;
+  throw new Fault("notSupported", `a macOS guest boots from an image; it cannot ${step.kind}`);
+}
+
+function bootsImage({ kind }: BringUp): boolean {
+  return kind === "run" || kind === "clone" || kind === "decideMode";
 }
 
 interface Making {
@@ -69,6 +76,7 @@ interface Making {
 }
 
 async function makeVm(context: StepContext, { step, machine }: Making, options: Abortable): Promise<Vm> {
+  if (machine.isMacos) return bootImage(context, machine, options);
   switch (step.kind) {
     case "restore":
       return restore(context, { snapshot: step.snapshot, machine }, options);

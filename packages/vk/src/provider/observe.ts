@@ -3,7 +3,7 @@ import { latestTag } from "@cocoon/contract";
 import { isFault, type Abortable, ignoreFault } from "@cocoon/core";
 import { nodes, type KubeClient } from "@cocoon/kube";
 import type { HibernatedSnapshot } from "@cocoon/machine";
-import type { Vm, VmRuntime } from "@cocoon/vm";
+import { buildMacosVmId, type Vm, type VmRuntime } from "@cocoon/vm";
 import { findLocalSnapshot, type NodeSnapshots } from "../node-snapshots.ts";
 import { readPodMachine, type PodMachine } from "../pod-machine.ts";
 import { getFound, isLive, type Desired, type Observed, type ObservedVm } from "./observed.ts";
@@ -32,7 +32,7 @@ export async function observeMachine(
   const { runtime, snapshots, node, canSavePaused } = sources;
   const machine = readPodMachine(tracked.writer.pod);
   const { vmName, managed } = machine.vm;
-  const record = managed ? await findVm(runtime, vmName, options) : undefined;
+  const record = managed ? await findMachineVm(runtime, machine, options) : undefined;
   const local = managed ? await findLocalSnapshot(runtime, vmName, options) : undefined;
   const state = {
     machine,
@@ -125,14 +125,24 @@ async function lookUpStale(
   }
 }
 
-/** By exact name. */
+/** macOS guests are kept by another program, under ids that are made from their names. */
+export async function findMachineVm(
+  runtime: VmRuntime,
+  { vm: { vmName }, isMacos }: PodMachine,
+  options: Abortable,
+): Promise<Vm | undefined> {
+  const found = await findVm(runtime, isMacos ? buildMacosVmId(vmName) : vmName, options);
+  return found?.name === vmName ? found : undefined;
+}
+
+/** By exact name or id. */
 export async function findVm(
   runtime: VmRuntime,
-  name: string,
+  ref: string,
   { signal }: Abortable,
 ): Promise<Vm | undefined> {
-  const found = await ignoreFault("notFound", runtime.inspect(name, { signal }));
-  return found?.name === name ? found : undefined;
+  const found = await ignoreFault("notFound", runtime.inspect(ref, { signal }));
+  return found?.name === ref || found?.id === ref ? found : undefined;
 }
 
 /** Nodes that hibernated or claimed the snapshot and can no longer run anything. */

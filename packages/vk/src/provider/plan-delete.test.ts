@@ -24,6 +24,7 @@ const asleep = machine({
   recordedDigest: snapshot.digest,
 });
 
+const macos = machine({ lifecycle: ready, snapshotOnDelete: true, isMacos: true });
 const ofSandbox = machine({ lifecycle: ready });
 const sandboxed = (more: Partial<Observed>) => dying({ machine: ofSandbox, sandbox: "alive", ...more });
 
@@ -105,6 +106,9 @@ const steps: readonly (readonly [string, Observed, string])[] = [
     dying({ vm: running, hasRegistry: false, machine: machine({ disrupted: true }) }),
     "refuse",
   ],
+  ["macOS, which has no snapshot", dying({ vm: running, machine: macos }), "remove"],
+  ["macOS, by force", dying({ vm: running, machine: macos, ending: "forceDeleted" }), "settled"],
+  ["macOS, disrupted", dying({ vm: running, machine: { ...macos, disrupted: true } }), "refuse"],
   ["disrupted, nothing left", dying({ machine: machine({ disrupted: true }) }), "settled"],
   ["hibernated", dying({ hibernated: "unknown", machine: asleep }), "settled"],
   [

@@ -10,7 +10,10 @@ import { settled, type Step } from "./step.ts";
 
 export function planGone(observed: Observed): Step {
   if (endsAsleep(observed)) return planEndAsleep(observed);
-  return observed.vm ? planEnd(observed, observed.vm) : planRest(observed);
+  if (!observed.vm) return planRest(observed);
+  // What cannot leave a snapshot stays on the node: the next pod of the machine adopts it.
+  if (observed.machine.isMacos && observed.ending === "forceDeleted") return settled;
+  return planEnd(observed, observed.vm);
 }
 
 function planEnd(observed: Observed, vm: ObservedVm): Step {
@@ -42,8 +45,9 @@ function planSaveDisks({ local, savedNow }: Observed, vm: ObservedVm): Step | un
   return local ? undefined : { kind: "save", vmId: vm.id, disksOnly: true };
 }
 
+/** Of a macOS guest there is none to take. */
 function wantsSnapshot({ machine, hasRegistry, ending }: Observed): boolean {
-  return hasRegistry && (machine.snapshotOnDelete || ending === "forceDeleted");
+  return hasRegistry && !machine.isMacos && (machine.snapshotOnDelete || ending === "forceDeleted");
 }
 
 /** The VM is gone: a claim that was not used is given back, and nothing stays on the node. */

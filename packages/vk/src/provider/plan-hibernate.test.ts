@@ -45,6 +45,7 @@ const steps: readonly (readonly [string, Observed, string])[] = [
     observed({ vm: running, pushedAhead: false, canSavePaused: false, machine: going }),
     "save",
   ],
+  ["macOS keeps running", observed({ vm: running, machine: { ...going, isMacos: true } }), "refuse"],
   ["then saved", observed({ vm: running, machine: going }), "save"],
   [
     "a local snapshot of a VM that runs is old",

@@ -6,6 +6,12 @@ import { planFresh, planStart } from "./plan-boot.ts";
 import { settled, type Step } from "./step.ts";
 
 export function planAsleep(observed: Observed): Step {
+  if (observed.machine.isMacos)
+    return {
+      kind: "refuse",
+      reason: "HibernateUnsupported",
+      message: "a macOS guest has no memory snapshot, so it cannot hibernate; it keeps running",
+    };
   if (!observed.hasRegistry)
     return {
       kind: "refuse",

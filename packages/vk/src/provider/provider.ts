@@ -24,7 +24,7 @@ import { joinStream } from "../guest/streams.ts";
 import { readPodMachine } from "../pod-machine.ts";
 import type { VkMetrics } from "../metrics.ts";
 import { summarise } from "../stats.ts";
-import { findVm } from "./observe.ts";
+import { findMachineVm } from "./observe.ts";
 import type { MachineController } from "./machine-controller.ts";
 import type { TrackedMachine } from "./tracked-machine.ts";
 
@@ -170,7 +170,7 @@ export class CocoonProvider implements PodProvider {
     const { pod } = tracked.writer;
     const machine = readPodMachine(pod);
     if (!machine.vm.managed) return undefined;
-    const vm = await findVm(this.#options.runtime, machine.vm.vmName, { signal });
+    const vm = await findMachineVm(this.#options.runtime, machine, { signal });
     if (!vm || (vm.state !== "running" && vm.state !== "paused")) return undefined;
     const ip = tracked.shown?.kind === "live" ? tracked.shown.ip : machine.runtime.ip;
     return { vmId: vm.id, ip, pod, windows: isWindowsPod(pod) };

@@ -20,6 +20,7 @@ export function machine({ vmId = "", ip = "", ...more }: MachineFacts, vm: Parti
     cloneFromDir: "",
     probePort: undefined,
     lazyWake: true,
+    isMacos: false,
     snapshotOnDelete: false,
     ...more,
     runtime: { ...read.runtime, vmId, ip },

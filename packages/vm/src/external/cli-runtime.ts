@@ -220,9 +220,7 @@ export class CliRuntime implements VmRuntime {
 
   /** From the hypervisor's process and the VM's disks: the command has no such verb. */
   async stats(ref: string, options: Abortable): Promise<VmStats> {
-    const vm = await this.inspect(ref, options);
-    if (vm.pid === undefined) throw new Fault("conflict", `VM not running: ${vm.name}`);
-    return readProcessStats(vm.pid, vm.disks);
+    return readProcessStats(await this.inspect(ref, options));
   }
 
   /** `notSupported` without an agent: the command does not say whether its failure or the program's ended it, so it is asked before. */

@@ -1,6 +1,6 @@
 /** Opens the driver of an external `cocoon`: whether sudo is needed, and what the command can do. */
 import { silentLogger, type Abortable, type Logger } from "@cocoon/core";
-import { LeaseFile } from "../leases/leases.ts";
+import { openLeaseFinder } from "../leases/leases.ts";
 import type { VmRuntime } from "../runtime.ts";
 import { CliRuntime } from "./cli-runtime.ts";
 import { detectVintage } from "./vintage.ts";
@@ -29,18 +29,11 @@ export async function openCliRuntime(options: CliOptions): Promise<VmRuntime> {
   const log = options.log ?? silentLogger;
   log.info({ cocoon: vintage.name, version: vintage.version }, "found cocoon");
   const paths = options.leasesPaths ?? [`${rootDirectory}/net/leases.json`];
-  const leases = paths.map((path) => new LeaseFile(path));
   return new CliRuntime({
     command: cocoon,
     vintage,
     log,
     rootDirectory,
-    findLease: async (mac) => {
-      for (const file of leases) {
-        const lease = await file.tryFind(mac);
-        if (lease) return lease.ip;
-      }
-      return undefined;
-    },
+    findLease: openLeaseFinder(paths),
   });
 }

@@ -1,9 +1,12 @@
 /** What a VM uses, from its hypervisor's process and its own disks. */
 import { stat } from "node:fs/promises";
+import { Fault } from "@cocoon/core";
 import { readProcessFile } from "../host/index.ts";
 import type { Vm, VmStats } from "../vm.ts";
 
-export async function readProcessStats(pid: number, disks: Vm["disks"]): Promise<VmStats> {
+/** `conflict` when the VM does not run. */
+export async function readProcessStats({ name, pid, disks }: Vm): Promise<VmStats> {
+  if (pid === undefined) throw new Fault("conflict", `VM not running: ${name}`);
   const [text, status] = await Promise.all([readProcessFile(pid, "stat"), readProcessFile(pid, "status")]);
   const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
   const own = disks.filter((disk) => !disk.readOnly);

@@ -118,3 +118,15 @@ export class LeaseFile {
     }
   }
 }
+
+/** Looks an address up by MAC; the first file that knows one counts. */
+export function openLeaseFinder(paths: readonly string[]): (mac: string) => Promise<string | undefined> {
+  const files = paths.map((path) => new LeaseFile(path));
+  return async (mac) => {
+    for (const file of files) {
+      const lease = await file.tryFind(mac);
+      if (lease) return lease.ip;
+    }
+    return undefined;
+  };
+}
