@@ -1,6 +1,6 @@
 /** Documents are true where a machine can tell: links lead somewhere, YAML is YAML, objects fit their definitions. */
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
 import { readDefinitions } from "@cocoon/colocation/testing/manifests";
@@ -34,6 +34,31 @@ function findProblem(document: string, target: string): string | undefined {
   if (!existsSync(join(root, file))) return "there is no such file";
   if (anchor === undefined || !file.endsWith(".md")) return undefined;
   return listAnchors(file).has(anchor) ? undefined : "there is no such heading";
+}
+
+test("the tests that the compatibility page names exist, with their titles", () => {
+  const page = readFileSync(join(root, "docs/compatibility.md"), "utf8");
+  const [, table = ""] = page.split(/^## Moving from the Go stack/m);
+  const problems = table.split("\n").flatMap((row) => findMissingTests(row.split("|")[2] ?? ""));
+  assert.ok(table.includes("| Promise | Test |"));
+  assert.deepEqual(problems, []);
+});
+
+/** A title belongs to the file before it; suites may hold it in another file of the same directory. */
+function findMissingTests(cell: string): string[] {
+  const problems: string[] = [];
+  let texts = "";
+  for (const [, file, title] of cell.matchAll(/`([^`]+\.ts)`|"([^"]+)"/g)) {
+    if (file !== undefined) {
+      const path = join(root, /^(packages|test|bench)\//.test(file) ? "." : "test/integration", file);
+      if (!existsSync(path)) problems.push(`${file}: there is no such file`);
+      texts = globSync(join(dirname(path), "*.ts"))
+        .map((each) => readFileSync(each, "utf8"))
+        .join("\n");
+    } else if (title !== undefined && !texts.includes(title.replace("…", "").trim()))
+      problems.push(`"${title}": there is no such test`);
+  }
+  return problems;
 }
 
 test("files that the architecture and the contributor's guide name exist, and a machine's path stays short", () => {

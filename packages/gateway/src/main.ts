@@ -25,6 +25,7 @@ async function run({ config, log, signal }: MainContext<(typeof gatewayProgram)[
     await openKubeClient({ signal, log, userAgent: "cocoon-gateway", registry, kubeconfig, context }),
   );
   const gateway = stack.use(await startGateway({ client, ...readSettings(config), log, signal }));
+  health.addCheck("listener", () => gateway.server.checkListener({ path: "/health", timeoutMs: 2_000 }));
   health.markReady();
   await Promise.race([aborted(signal), gateway.failed]);
   health.markStopping();

@@ -52,12 +52,12 @@ async function startSshGuest(checkCode: number): Promise<SshGuest> {
 
 async function read(
   runtime: VmRuntime,
-  { signal }: { signal: AbortSignal },
+  { signal, previous = false }: { readonly signal: AbortSignal; readonly previous?: boolean },
   password?: string,
 ): Promise<string> {
   const ssh = { user: "root", ...(password ? { password } : {}) };
   const target = { runtime, vmId: "x", console: false, times: new ConsoleTimes(), ssh, log: silentLogger };
-  const options = { follow: false, previous: false, timestamps: false, tailLines: 5, signal } as LogOptions;
+  const options = { follow: false, previous, timestamps: false, tailLines: 5, signal } as LogOptions;
   return text(await guestLogs(target, options));
 }
 
@@ -75,4 +75,12 @@ test("without a journal, and without an SSH login, the console is shown", async 
   assert.equal(guest.commands.length, 1);
   const refused = { ...guest.runtime, dial: () => Promise.reject(new Fault("unavailable", "refused")) };
   assert.equal(await read(refused as VmRuntime, { signal }, "secret"), "a line of the console\n");
+});
+
+test("cocoonctl logs --console asks for the console, also where the guest has a journal", async ({
+  signal,
+}) => {
+  await using guest = await startSshGuest(0);
+  assert.equal(await read(guest.runtime, { signal, previous: true }, "secret"), "a line of the console\n");
+  assert.deepEqual(guest.commands, []);
 });

@@ -209,7 +209,8 @@ export class CliRuntime implements VmRuntime {
   async #addressOf(vm: Vm): Promise<VmAddress | undefined> {
     const [nic] = vm.nics;
     const ip = nic?.address?.ip ?? (nic ? await this.#parts.findLease(nic.mac) : undefined);
-    return ip === undefined ? undefined : { ip, routable: true, forwards: [] };
+    if (ip === undefined) return undefined;
+    return { ip, routable: nic?.backend !== "user", forwards: nic?.forwards ?? [] };
   }
 
   async dial(ref: string, port: number, options: Abortable): Promise<Duplex> {

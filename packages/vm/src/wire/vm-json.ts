@@ -34,6 +34,17 @@ const nicJsonSchema = z.object({
   network: z
     .object({ ip: z.string().optional(), gateway: z.string().optional(), prefix: count.optional() })
     .nullish(),
+  /** Ours: ports of the guest that are reachable at another address of the host. */
+  forwards: z
+    .array(
+      z.object({
+        protocol: z.enum(["tcp", "udp"]),
+        guest_port: count,
+        host_address: z.string(),
+        host_port: count,
+      }),
+    )
+    .optional(),
 });
 
 const diskJsonSchema = z.object({
@@ -127,6 +138,16 @@ function writeNicJson(nic: VmNic): z.input<typeof nicJsonSchema> {
     ...(nic.bridge ? { bridge_dev: nic.bridge } : {}),
     ...(nic.netnsPath ? { netns_path: nic.netnsPath } : {}),
     ...(nic.address ? { network: { ...nic.address } } : {}),
+    ...(nic.forwards.length > 0
+      ? {
+          forwards: nic.forwards.map(({ protocol, guestPort, hostAddress, hostPort }) => ({
+            protocol,
+            guest_port: guestPort,
+            host_address: hostAddress,
+            host_port: hostPort,
+          })),
+        }
+      : {}),
   };
 }
 
@@ -141,7 +162,12 @@ function readNicJson(json: z.output<typeof nicJsonSchema>): VmNic {
     ...(ip ? { address: { ip, prefix: prefix ?? 32, ...(gateway ? { gateway } : {}) } } : {}),
     queues: json.num_queues,
     queueSize: json.queue_size,
-    forwards: [],
+    forwards: (json.forwards ?? []).map((forward) => ({
+      protocol: forward.protocol,
+      guestPort: forward.guest_port,
+      hostAddress: forward.host_address,
+      hostPort: forward.host_port,
+    })),
   };
 }
 

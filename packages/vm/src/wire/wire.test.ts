@@ -98,6 +98,17 @@ test("what we print we read again", () => {
   assert.deepEqual(readVmJson(vmJsonSchema.parse(writeVmJson(vm)), "qemu"), vm);
 });
 
+test("ports of the user network are printed with where they are reachable", () => {
+  const forward = { protocol: "tcp", guestPort: 22, hostAddress: "127.88.0.2", hostPort: 2022 } as const;
+  const [nic] = vm.nics;
+  assert.ok(nic);
+  const forwarded: Vm = { ...vm, nics: [{ ...nic, backend: "user", forwards: [forward] }] };
+  assert.deepEqual(writeVmJson(forwarded).network_configs?.[0]?.forwards, [
+    { protocol: "tcp", guest_port: 22, host_address: "127.88.0.2", host_port: 2022 },
+  ]);
+  assert.deepEqual(readVmJson(vmJsonSchema.parse(writeVmJson(forwarded)), "qemu"), forwarded);
+});
+
 test("what the Go command prints is read: null lists, missing fields, addresses", () => {
   const parsed = vmJsonSchema.parse({
     id: "X",
