@@ -1,5 +1,5 @@
 /** `VmRuntime` over an external `cocoon` command: the Go engine of either vintage, or our own. */
-import { connectGuest } from "../host/index.ts";
+import { dialAddress } from "../host/index.ts";
 import { readProcessStats } from "./process-stats.ts";
 import { dirname } from "node:path";
 import type { Duplex } from "node:stream";
@@ -214,9 +214,7 @@ export class CliRuntime implements VmRuntime {
   }
 
   async dial(ref: string, port: number, options: Abortable): Promise<Duplex> {
-    const address = await this.address(ref, options);
-    if (!address) throw new Fault("unavailable", `VM ${ref} has no address yet`);
-    return connectGuest({ host: address.ip, port }, options);
+    return dialAddress({ name: ref, address: await this.address(ref, options), port }, options);
   }
 
   /** From the hypervisor's process and the VM's disks: the command has no such verb. */

@@ -8,7 +8,7 @@ import * as z from "zod";
 import { eventsBetween } from "../events/vm-events.ts";
 import { parseJson } from "../external/cli-snapshots.ts";
 import { readProcessStats } from "../external/process-stats.ts";
-import { connectGuest } from "../host/index.ts";
+import { dialAddress } from "../host/index.ts";
 import { assertVmName, vmNotFound } from "../ids.ts";
 import type { RunSpec, StopVmOptions } from "../requests.ts";
 import type { VmEvent } from "../runtime.ts";
@@ -101,9 +101,7 @@ export class MacosRuntime {
   }
 
   async dial(name: string, port: number, options: Abortable): Promise<Duplex> {
-    const address = await this.address(name, options);
-    if (!address) throw new Fault("unavailable", `VM ${name} has no address yet`);
-    return connectGuest({ host: address.ip, port }, options);
+    return dialAddress({ name, address: await this.address(name, options), port }, options);
   }
 
   async stats(name: string, options: Abortable): Promise<VmStats> {
