@@ -1,9 +1,11 @@
 /** logs: of a part of the platform on this machine, or of a machine. */
-import { Fault, isFault } from "@cocoon/core";
+import { existsSync, watch } from "node:fs";
+import { open } from "node:fs/promises";
+import { logPath } from "@cocoon/controlplane";
+import { aborted, abortOnSignals, Fault, isFault, lastLines } from "@cocoon/core";
 import { homeDirectory, type HomeOptions } from "../home.ts";
 import type { MachineLogsOptions } from "../guest/machine-logs.ts";
 import { knownPlatform } from "../platform.ts";
-import { partLogs } from "../parts/part-logs.ts";
 import { clusterOptions, type CommandSpec } from "../command-spec.ts";
 
 export const command: CommandSpec = {
@@ -40,7 +42,7 @@ export async function logs(name: string | undefined, options: LogsOptions): Prom
   if (parts.includes(name)) {
     // `logs PART -n 20` meant lines before machines had logs here; a part has no namespace.
     const lines = readLines(options.namespace ?? options.tail);
-    return partLogs({ directory, part: name, lines, follow: options.follow ?? false });
+    return printPartLog(logPath(directory, name), { lines, follow: options.follow ?? false });
   }
   if (options.part) throw noPart(name, parts);
   const { machineLogs } = await import("../guest/machine-logs.ts");
@@ -81,4 +83,35 @@ function readLines(text: string): number {
   const lines = Number(text);
   if (Number.isInteger(lines) && lines >= 0) return lines;
   throw new Fault("badRequest", `--lines ${text} is not a number of lines`);
+}
+
+async function printPartLog(
+  path: string,
+  { lines, follow }: { readonly lines: number; readonly follow: boolean },
+): Promise<void> {
+  if (!existsSync(path)) throw new Fault("notFound", `there is no log ${path} yet`);
+  const past = lines === 0 ? [] : lastLines(path, lines);
+  if (past.length > 0) process.stdout.write(`${past.join("\n")}\n`);
+  if (follow) await followFile(path, abortOnSignals());
+}
+
+async function followFile(path: string, signal: AbortSignal): Promise<void> {
+  await using file = await open(path, "r");
+  let position = (await file.stat()).size;
+  const buffer = Buffer.alloc(64 * 1024);
+  const copyNew = async () => {
+    for (;;) {
+      const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
+      if (bytesRead === 0) return;
+      position += bytesRead;
+      process.stdout.write(buffer.toString("utf8", 0, bytesRead));
+    }
+  };
+  let running = Promise.resolve();
+  const watcher = watch(path, () => {
+    running = running.then(copyNew);
+  });
+  await aborted(signal);
+  watcher.close();
+  await running;
 }

@@ -1,10 +1,10 @@
 /** Whether this host can run machines: an emulator, what images are built with, whose `cocoon` it has, what nodes keep. */
 import { execFile } from "node:child_process";
 import { constants } from "node:fs/promises";
-import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { isAccessible } from "@cocoon/core";
 import { findFuseProblem, findMissingIsolation } from "@cocoon/qemu";
+import { isInstalled } from "@cocoon/vm/host";
 import { partsDirectory } from "../parts/parts.ts";
 import { age } from "../table.ts";
 import {
@@ -43,14 +43,8 @@ async function checkPrograms(
   programs: readonly string[],
   packages: string,
 ): Promise<CheckResult> {
-  const places = [...(env["PATH"] ?? "").split(delimiter), "/usr/sbin", "/sbin"];
   const missing: string[] = [];
-  for (const program of programs) {
-    const found = await Promise.all(
-      places.map((place) => isAccessible(join(place, program), constants.X_OK)),
-    );
-    if (!found.includes(true)) missing.push(program);
-  }
+  for (const program of programs) if (!(await isInstalled(program, env["PATH"] ?? ""))) missing.push(program);
   if (missing.length === 0) return ok(programs.join(", "));
   return problem(
     `missing: ${missing.join(", ")}`,

@@ -1,10 +1,11 @@
 /** What this host has and lacks for running VMs, and how to get it. */
 import { constants } from "node:fs";
 import { link, mkdir, rm, statfs, writeFile } from "node:fs/promises";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
 import { getErrorMessage, isAccessible, tryReadFile } from "@cocoon/core";
 import { findMissingIsolation, probeHost } from "@cocoon/qemu";
 import { newId } from "@cocoon/vm/engine";
+import { isInstalled } from "@cocoon/vm/host";
 import { Quit } from "../quit.ts";
 import type { CommandSession } from "../session.ts";
 import { formatSize } from "../sizes.ts";
@@ -78,14 +79,6 @@ async function tools({ settings }: CommandSession): Promise<Finding[]> {
         : missing(program, `missing: install the package ${debian}`),
     ),
   );
-}
-
-async function isInstalled(program: string, path: string): Promise<boolean> {
-  const folders = [...path.split(delimiter), "/usr/sbin", "/sbin", "/usr/bin"];
-  const found = await Promise.all(
-    folders.map((folder) => isAccessible(join(folder, program), constants.X_OK)),
-  );
-  return found.includes(true);
 }
 
 async function firmware(): Promise<Finding[]> {

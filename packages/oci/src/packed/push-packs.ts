@@ -1,12 +1,9 @@
 /** Brings the content of a snapshot into a repository as packs, reusing what the registry has. */
 import { stat } from "node:fs/promises";
-import type { Abortable } from "@cocoon/core";
 import type { ChunkLocator } from "../chunks/worker-protocol.ts";
 import { openFileContent, joinPieces } from "../registry/blob-content.ts";
-import type { Repository } from "../registry/repository.ts";
-import { Meter, type OnProgress } from "../snapshot/progress.ts";
+import { Meter } from "../snapshot/progress.ts";
 import type { OpenFile } from "../snapshot/source.ts";
-import type { Tools } from "../snapshot/tools.ts";
 import { forEachParallel } from "../work/parallel.ts";
 import { TaskGroup } from "../work/task-group.ts";
 import { buildIndex } from "./build-index.ts";
@@ -22,18 +19,16 @@ import {
   type ReusePlan,
   type WantedChunk,
 } from "./reuse-plan.ts";
+import type { PushLayersOptions } from "../snapshot/push-layers.ts";
 
 /** Small enough that an idle machine's changes touch few, large enough that naming them costs little. */
 const packedChunkBytes = 64 * 1024;
 /** A few hundred chunks per request, and little to hold in memory. */
 const packBytes = 8 * 1024 * 1024;
 
-interface PushPacksOptions extends Tools, Abortable {
-  readonly repository: Repository;
-  readonly files: readonly OpenFile[];
+interface PushPacksOptions extends PushLayersOptions {
   readonly bases: readonly BaseSnapshot[];
   readonly level: number;
-  readonly onProgress?: OnProgress;
 }
 
 interface PushedPacks {

@@ -24,7 +24,7 @@ import type { OpenFile } from "./source.ts";
 import { dataBytes, within, writeSparseMap } from "./sparse-map.ts";
 import type { Tools } from "./tools.ts";
 
-interface PushLayersOptions extends Tools, Abortable {
+export interface PushLayersOptions extends Tools, Abortable {
   readonly repository: Repository;
   readonly files: readonly OpenFile[];
   readonly onProgress?: OnProgress;

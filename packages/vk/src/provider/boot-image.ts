@@ -7,7 +7,7 @@ import {
   wantsScreen,
   type ArtifactKind,
 } from "@cocoon/contract";
-import { Fault, isFault, type Abortable } from "@cocoon/core";
+import { Fault, type Abortable, ignoreFault } from "@cocoon/core";
 import { builtInImageNames } from "@cocoon/images";
 import type { Pod } from "@cocoon/kubelet";
 import type { CloneSpec, GuestOs, Vm } from "@cocoon/vm";
@@ -91,9 +91,7 @@ async function ensureImage(context: StepContext, machine: PodMachine, options: A
 async function importDisk(context: StepContext, image: string, options: Abortable): Promise<string> {
   const { images } = context.runtime;
   const { name, content } = await requireSnapshots(context).openDisk(image, options);
-  const known = await images
-    .inspect(name, options)
-    .catch((error: unknown) => rethrowUnless(isFault(error, "notFound"), error));
+  const known = await ignoreFault("notFound", images.inspect(name, options));
   if (known) return known.name;
   return (await images.import(name, [Readable.from(content, { objectMode: false })], options)).name;
 }
@@ -119,11 +117,6 @@ export async function isSnapshotImage(
   return (await findKind(context, image, options)) === "snapshot";
 }
 
-/** Undefined when the error may be ignored. */
-export function rethrowUnless(expected: boolean, error: unknown): undefined {
-  if (!expected) throw error;
-}
-
 /** Throws unless the registry holds an image under this name, or the node has one and the registry has nothing. */
 export async function assertBootable(
   { snapshots, runtime }: StepContext,
@@ -146,8 +139,5 @@ async function isKnownImage(
   options: Abortable,
 ): Promise<boolean> {
   if (builtInImageNames.includes(image)) return true;
-  const found = await runtime.images
-    .inspect(image, options)
-    .catch((error: unknown) => rethrowUnless(isFault(error, "notFound"), error));
-  return found !== undefined;
+  return (await ignoreFault("notFound", runtime.images.inspect(image, options))) !== undefined;
 }

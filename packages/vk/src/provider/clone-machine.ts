@@ -8,13 +8,13 @@ import {
   latestTag,
   tryParseImageReference,
 } from "@cocoon/contract";
-import { Fault, getErrorMessage, isFault, toFault, type Abortable } from "@cocoon/core";
+import { Fault, getErrorMessage, toFault, type Abortable, ignoreFault } from "@cocoon/core";
 import type { HibernatedSnapshot } from "@cocoon/machine";
 import type { RestoreMode, RuntimeDescription, Snapshot, Vm } from "@cocoon/vm";
 import { computeGrowth, readWantedSize } from "../machine-size.ts";
 import { dropLocalSnapshot } from "../node-snapshots.ts";
 import type { PodMachine } from "../pod-machine.ts";
-import { assertBootable, bootImage, buildCommonSpec, rethrowUnless } from "./boot-image.ts";
+import { assertBootable, bootImage, buildCommonSpec } from "./boot-image.ts";
 import { unlistHibernated } from "./snapshot-list.ts";
 import { tryCloneLazily, tryRestoreLazily } from "./restore-lazily.ts";
 import { assertSourceAllowed } from "./source-access.ts";
@@ -39,9 +39,8 @@ export async function cloneSnapshot(
       `${annotation.image}: "${machine.vm.image.slice(0, 200)}" does not name a snapshot; mode clone needs one`,
     );
   const { repository, reference, local } = source;
-  const found = await snapshots?.inRegistry
-    .find(repository, reference, options)
-    .catch((error: unknown) => rethrowUnless(isFault(error, "invalid"), error));
+  const found =
+    snapshots && (await ignoreFault("invalid", snapshots.inRegistry.find(repository, reference, options)));
   if (snapshots && !found) {
     await assertBootable(context, machine, options);
     context.emit({

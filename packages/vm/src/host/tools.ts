@@ -43,10 +43,13 @@ const maxOutputBytes = 16 * 1024 * 1024;
 const defaultTimeoutMs = 300_000;
 
 /** Ordinary users often lack the administrator's directories, where the file system tools live. */
-function searchPath(): string[] {
-  // oxlint-disable-next-line node/no-process-env -- PATH is how programs are found
-  const own = process.env["PATH"] ?? "";
-  return [...new Set([...own.split(":").filter(Boolean), "/usr/sbin", "/sbin", "/usr/bin", "/bin"])];
+// oxlint-disable-next-line node/no-process-env -- PATH is how programs are found
+function searchPath(path = process.env["PATH"] ?? ""): string[] {
+  return [...new Set([...path.split(":").filter(Boolean), "/usr/sbin", "/sbin", "/usr/bin", "/bin"])];
+}
+
+export async function isInstalled(program: string, path: string): Promise<boolean> {
+  return (await tryFind(program, searchPath(path))) !== undefined;
 }
 
 async function tryFind(
