@@ -3,8 +3,8 @@
  *
  *   node scripts/count-lines.ts
  *
- * The restructuring of the packages was to leave fewer lines than the 86,584 before it, for what existed then. Features that
- * were added since are listed by their paths and counted apart; what they added to older files counts as old.
+ * The restructuring of the packages was to leave fewer lines than the 86,584 before it, for what existed then. Files that
+ * features since then added are listed by their paths and counted apart; what these features added to older files is not.
  */
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -21,7 +21,11 @@ const features: Readonly<Record<string, RegExp>> = {
   "isolation of QEMU": /^qemu\/src\/process\/(?:jail|namespaces|isolation|loopback-guard|native-program)/,
   "tenants' identity": /^webhook\/src\/identity\/|source-access|check-owner|image-policy|guarded-request/,
   "scrub and replicas": /^registry\/src\/(?:scrub|replicas)\/|fsck/,
-  "supervision and recovery": /supervis|restart-states|boot-watchdog|full-disk-resumer|store-marker|local-gc/,
+  "supervision and recovery":
+    /supervis|restart-states|boot-watchdog|full-disk-resumer|store-marker|local-gc|obstacles|disk-space/,
+  "machines that are never lost": /seen-deletions|snapshots\/claim|disk-chain|boot-fresh|name-owners/,
+  "limits of servers": /http-connections|client-address|body-memory|json-shape|name-index/,
+  "parity with the Go stack": /go-flags|go-types|password-hash|deletion-jobs|\/macos\//,
 };
 
 function countLines(file: string): number {
