@@ -78,6 +78,9 @@ async function resume(runtime: VmRuntime, id: string): Promise<void> {
 async function startTicking(runtime: VmRuntime, id: string): Promise<Ticking> {
   const argv = ["sh", "-c", "while :; do echo; sleep 0.02; done"];
   const program = await runtime.exec(id, { argv }, { signal });
+  // It ends with its VM.
+  program.exited.catch(() => undefined);
+  program.stdout.on("error", () => undefined);
   let [lastAt, longestMs] = [performance.now(), 0];
   let next = Promise.withResolvers<void>();
   program.stdout.on("data", () => {
