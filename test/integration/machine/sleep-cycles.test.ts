@@ -11,7 +11,7 @@ import { startRegistry } from "@cocoon/registry";
 import { count, seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 
 const { signal } = new AbortController();
-const cycles = count({ small: 12, full: 200 });
+const cycles = count({ small: 6, full: 200 });
 const vmName = "vk-lab-night";
 const node = "node-1";
 const memoryBytes = 8 << 20;
