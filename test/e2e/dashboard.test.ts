@@ -70,6 +70,28 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     assert.equal(await kubectl("get", "cocoonset", "by-page", "-o", "jsonpath={.status.phase}"), "Running");
   });
 
+  await step("a list is used by keyboard, and the page is dark or light as the user wants it", async () => {
+    await page.goto(`${url}/machines`);
+    await page.getByRole("link", { name: "by-page-0" }).waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.type("by-page");
+    await page.getByText("1 of", { exact: false }).waitFor();
+    await page.getByRole("rowgroup", { name: "Machines" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: /by-page-0/ }).waitFor();
+    const back = () => page.evaluate<string>("getComputedStyle(document.body).backgroundColor");
+    const before = await back();
+    await page.getByRole("button", { name: "Switch between dark and light" }).click();
+    assert.notEqual(await back(), before);
+    await page.reload();
+    await page.getByRole("heading", { name: /by-page-0/ }).waitFor();
+    assert.notEqual(await back(), before, "the choice is kept");
+    await page.getByRole("button", { name: "Switch between dark and light" }).click();
+    await page.goto(`${url}/machines`);
+    await page.getByRole("link", { name: "by-page-0" }).waitFor();
+    await picture("machines");
+  });
+
   await step("the set page draws its machines", async () => {
     await page.goto(`${url}/sets/default/demo`);
     await page
@@ -186,15 +208,39 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     assert.equal(await kubectl("exec", "by-page-0", "--", "cat", "/run/precious"), "kept\n");
   });
 
-  await step("nodes and health are there", async () => {
+  await step("the registry shows who sleeps in it, and how much they share", async () => {
+    await page.goto(`${url}/registry`);
+    const sleeping = page.getByRole("row", { name: /vk-default-saved-0 asleep snapshot/ });
+    await sleeping.getByRole("link", { name: "vk-default-saved-0" }).waitFor();
+    await page
+      .locator(".figures")
+      .getByText(/^\d+\.\d\d : 1$/)
+      .waitFor();
+    await picture("registry");
+  });
+
+  await step("nodes and health are there, and a node is cordoned", async () => {
     await page.goto(`${url}/nodes`);
-    await page.getByRole("heading", { name: /cocoon-1/ }).waitFor();
+    const node = page.getByRole("article").filter({ has: page.getByRole("heading", { name: /cocoon-2/ }) });
+    await node.getByRole("button", { name: "Drain" }).click();
+    const draining = page.getByRole("dialog");
+    await draining.getByText("cocoonctl drain cocoon-2 --no-wait").waitFor();
+    assert.equal(await draining.getByRole("button", { name: "Drain" }).isDisabled(), true);
+    await draining.getByRole("button", { name: "Cancel" }).click();
+    await node.getByRole("button", { name: "Cordon" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Cordon" }).click();
+    await node.getByText("takes no new machines").waitFor();
+    assert.equal(await kubectl("get", "node", "cocoon-2", "-o", "jsonpath={.spec.unschedulable}"), "true");
     await picture("nodes");
+    await node.getByRole("button", { name: "Uncordon" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Uncordon" }).click();
+    await node.getByRole("button", { name: "Cordon" }).waitFor();
     await page.goto(`${url}/health`);
     await page
       .getByRole("row", { name: /operator/ })
       .getByText("answers")
       .waitFor();
+    await page.getByRole("list", { name: "What was checked" }).getByText("All are").waitFor();
     await page.locator(".uplot canvas").first().waitFor();
     await picture("health");
   });
@@ -229,6 +275,35 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     assert.equal(status, 403);
     assert.deepEqual(other.problems, []);
     await other.context.close();
+  });
+
+  await step("a changed cookie signs out, and another site's form changes nothing", async () => {
+    const { page: other, context, problems: found } = await openPage(browser, url);
+    const cookies = await page.context().cookies();
+    await context.addCookies(
+      cookies.map((cookie) =>
+        cookie.name === "cocoon_session" ? { ...cookie, value: `${cookie.value.slice(0, -2)}xx` } : cookie,
+      ),
+    );
+    await other.goto(url);
+    await other.getByLabel("Token for the Kubernetes API").waitFor();
+    await context.addCookies(cookies);
+    // The same address with another name is another site to the browser.
+    await other.goto(url.replace("127.0.0.1", "localhost"));
+    const path = "/api/k8s/apis/cocoonset.cocoonstack.io/v1/namespaces/default/cocoonsets/by-page";
+    const answer = await other.evaluate<string>(
+      `fetch(${JSON.stringify(url + path)}, { method: "DELETE", credentials: "include", mode: "no-cors" }).then(({ type }) => type, () => "refused")`,
+    );
+    assert.equal(answer, "refused", "the policy of the page lets it ask no other site");
+    assert.equal(
+      await kubectl("get", "cocoonset", "by-page", "-o", "name"),
+      "cocoonset.cocoonset.cocoonstack.io/by-page\n",
+    );
+    assert.ok(
+      found.every((text) => /Content Security Policy/.test(text)),
+      found.join("; "),
+    );
+    await context.close();
   });
 
   await step("the page goes on when the API server restarts", async () => {

@@ -45,7 +45,7 @@ export async function push(
   tag: string,
   { record, signal }: Abortable & { readonly record: Vm | undefined },
 ): Promise<void> {
-  const { tracked, log, runtime } = context;
+  const { tracked, log, runtime, emit } = context;
   const machine = readPodMachine(tracked.writer.pod);
   const { vmName, image: baseImage } = machine.vm;
   const local = await findLocalSnapshot(runtime, vmName, { signal });
@@ -67,7 +67,12 @@ export async function push(
   tracked.trace.note({ "snapshot.sent_bytes": bytesSent, "snapshot.reused_bytes": bytesReused });
   const seconds = Math.round(performance.now() - started) / 1000;
   log.info({ tag, digest, bytes: bytesSent, reusedBytes: bytesReused, seconds }, "snapshot pushed");
+  const [sent, reused] = [bytesSent, bytesReused].map((bytes) => (bytes / mebibyte).toFixed(1));
+  const message = `snapshot ${tag}: ${sent} MiB sent, ${reused} MiB were there already, in ${seconds.toFixed(1)} s`;
+  emit({ type: "Normal", reason: "SnapshotPushed", message });
 }
+
+const mebibyte = 1024 * 1024;
 
 /**
  * Sends what the machine has while it runs on. What is saved afterwards, paused, is compared with it by content: chunks that

@@ -23,9 +23,9 @@ export async function bringUp(context: StepContext, step: BringUp, options: Abor
   try {
     assertSystem(context, step, machine);
     const vm = await makeVm(context, { step, machine }, options);
-    stopTimer();
+    const seconds = stopTimer();
     tracked.madeVm = vm.id;
-    logCreated(context, { step, vm });
+    logCreated(context, { step, vm, seconds });
     warnSize(context, vm);
     void prepareGuest(context, { vm, cloned: vm.origin.kind !== "image", woken: isWake }, context);
     if (isWake) metrics.wake_total.inc({ result: "ok" });
@@ -40,12 +40,16 @@ export async function bringUp(context: StepContext, step: BringUp, options: Abor
 /** A wake is published here; the end of it, `ready`, by the readiness steps. */
 function logCreated(
   { log, node, emit }: StepContext,
-  { step, vm }: { readonly step: BringUp; readonly vm: Vm },
+  { step, vm, seconds }: { readonly step: BringUp; readonly vm: Vm; readonly seconds: number },
 ): void {
   if (step.kind !== "restore") return log.info({ id: vm.id, from: step.kind }, "machine created");
   const { digest } = step.snapshot;
   log.info({ id: vm.id, digest, node }, "machine woken");
-  emit({ type: "Normal", reason: "Woken", message: `restored from ${digest}` });
+  emit({
+    type: "Normal",
+    reason: "Woken",
+    message: `restored from ${digest} on node ${node} in ${seconds.toFixed(1)} s`,
+  });
 }
 
 /** The pod's condition repeats it as long as it is so. */

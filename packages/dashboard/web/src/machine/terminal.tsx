@@ -71,6 +71,7 @@ function connect(element: HTMLElement, options: ConnectOptions): () => void {
     fontSize: 13,
     convertEol: false,
   });
+  terminal.attachCustomKeyEventHandler((event) => !copySelection(terminal, event));
   const fit = new FitAddon();
   terminal.loadAddon(fit);
   terminal.open(element);
@@ -102,6 +103,15 @@ function connect(element: HTMLElement, options: ConnectOptions): () => void {
     remote.close();
     terminal.dispose();
   };
+}
+
+/** Ctrl+Shift+C copies what is selected, as in other terminals: Ctrl+C is for the machine. Pasting is the browser's own. */
+function copySelection(terminal: Terminal, event: KeyboardEvent): boolean {
+  const isCopy = event.type === "keydown" && event.ctrlKey && event.shiftKey && event.code === "KeyC";
+  if (!isCopy || !terminal.hasSelection()) return false;
+  event.preventDefault();
+  void navigator.clipboard.writeText(terminal.getSelection());
+  return true;
 }
 
 /** What the console showed before: vk-cocoon answers `previous` with it. */
