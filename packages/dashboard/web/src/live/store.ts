@@ -90,26 +90,53 @@ function removeUnlisted(known: Map<string, Row>, listed: ReadonlySet<string> | u
   if (listed) for (const key of known.keys()) if (!listed.has(key)) known.delete(key);
 }
 
-/** Opens the stream for as long as the component is there. The browser reopens it by itself when it breaks. */
+/** Opens the stream for as long as the component is there. */
 export function useLiveStore(query: string): LiveStore {
   const store = useMemo(() => {
     void query; // another query is another store
     return new LiveStore();
   }, [query]);
-  useEffect(() => {
-    const source = new EventSource(`/api/live${query}`);
-    source.addEventListener("open", () => store.setConnection("live"));
-    source.addEventListener("message", ({ data }: MessageEvent<string>) =>
+  useEffect(() => followStream(store, `/api/live${query}`), [query, store]);
+  return store;
+}
+
+const reopenMs = 3_000;
+
+/**
+ * Fills the store until the returned function is called. Only while the tab is in sight: browsers open few connections to one
+ * server, and tabs in the background would take them all. The rows stay, and are brought up to date when the tab comes back.
+ */
+function followStream(store: LiveStore, address: string): () => void {
+  let source: EventSource | undefined;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const close = () => {
+    clearTimeout(timer);
+    source?.close();
+    source = undefined;
+  };
+  const open = () => {
+    close();
+    if (document.hidden) return;
+    const opened = new EventSource(address);
+    source = opened;
+    opened.addEventListener("open", () => store.setConnection("live"));
+    opened.addEventListener("message", ({ data }: MessageEvent<string>) =>
       store.apply(JSON.parse(data) as LiveChange[]),
     );
-    source.addEventListener("error", () => {
+    opened.addEventListener("error", () => {
       store.setConnection("reconnecting");
       // Whether the session ended: the stream itself does not say why it was refused.
       void session.me().catch(() => undefined);
+      // The browser reopens a stream that broke, but not one that was refused.
+      if (opened.readyState === EventSource.CLOSED) timer = setTimeout(open, reopenMs);
     });
-    return () => source.close();
-  }, [query, store]);
-  return store;
+  };
+  open();
+  document.addEventListener("visibilitychange", open);
+  return () => {
+    document.removeEventListener("visibilitychange", open);
+    close();
+  };
 }
 
 export interface KindRows<K extends RowKind> extends Omit<KindState, "rows"> {
