@@ -104,6 +104,7 @@ export const texts = {
     created: "Created",
     vm: "VM",
     forkedFrom: "Forked from",
+    snapshotSize: "Size in the registry",
     idleSince: "Idle since",
     progress: "Progress",
     asleep: "The machine is asleep.",

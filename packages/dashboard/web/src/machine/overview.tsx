@@ -2,6 +2,7 @@
 import type { ReactNode } from "react";
 import type { MachineRow } from "../../../src/shared/rows.ts";
 import { formatAge, formatBytes, formatTime, shortDigest } from "../format.ts";
+import { useSnapshotSizes } from "../live/snapshot-sizes.ts";
 import { buildKey, useKind } from "../live/store.ts";
 import { usePage } from "../parts/context.ts";
 import { Progress } from "../parts/progress.tsx";
@@ -14,6 +15,7 @@ import { OpenPort } from "./open-port.tsx";
 export function Overview({ machine }: { readonly machine: MachineRow }): ReactNode {
   const { store } = usePage();
   const { namespace, name } = machine;
+  const snapshotBytes = useSnapshotSizes(machine.state === "asleep" ? 1 : 0).get(machine.vmName);
   const usage = useKind(store, "usage").rows.get(buildKey(namespace, name));
   const hibernation = useKind(store, "hibernation").rows.get(buildKey(namespace, name));
   return (
@@ -43,6 +45,7 @@ export function Overview({ machine }: { readonly machine: MachineRow }): ReactNo
           [texts.machine.vm, machine.vmName],
           [texts.machine.forkedFrom, machine.forkedFrom],
           [texts.column.snapshot, shortDigest(machine.snapshot)],
+          [texts.machine.snapshotSize, snapshotBytes === undefined ? "" : formatBytes(snapshotBytes)],
           [texts.machine.idleSince, formatTime(machine.idleSince)],
           [texts.column.age, formatAge(machine.createdAt)],
         ]}

@@ -3,6 +3,7 @@ import { useMemo, useState, type ReactNode } from "react";
 import type { MachineRow, UsageRow } from "../../../src/shared/rows.ts";
 import { formatAge, formatBytes } from "../format.ts";
 import { filterRows, listMachines } from "../live/machines.ts";
+import { useSnapshotSizes } from "../live/snapshot-sizes.ts";
 import { buildKey, useKind } from "../live/store.ts";
 import { usePage } from "../parts/context.ts";
 import { Filter } from "../parts/filter.tsx";
@@ -14,10 +15,11 @@ import { texts } from "../texts.ts";
 
 interface Listed extends MachineRow {
   readonly usage: UsageRow | undefined;
+  readonly snapshotBytes: number;
 }
 
 const columns: readonly TableColumn<Listed>[] = [
-  { title: texts.column.name, width: "minmax(8rem, 2fr)", cell: (machine) => machine.name },
+  { title: texts.column.name, width: "minmax(7rem, 2fr)", cell: (machine) => machine.name },
   { title: texts.column.namespace, width: "minmax(5rem, 1fr)", cell: (machine) => machine.namespace },
   { title: texts.column.state, width: "7rem", cell: (machine) => <Badge text={machine.state} /> },
   { title: texts.column.set, width: "minmax(5rem, 1fr)", cell: (machine) => machine.set },
@@ -28,6 +30,11 @@ const columns: readonly TableColumn<Listed>[] = [
     title: texts.column.disk,
     width: "5rem",
     cell: ({ usage }) => (usage && usage.diskBytes > 0 ? formatBytes(usage.diskBytes) : ""),
+  },
+  {
+    title: texts.column.snapshot,
+    width: "5rem",
+    cell: ({ snapshotBytes }) => (snapshotBytes > 0 ? formatBytes(snapshotBytes) : ""),
   },
   {
     title: texts.column.traffic,
@@ -48,13 +55,15 @@ export function MachinesPage(): ReactNode {
   const [filter, setFilter] = useState("");
   const usage = useKind(store, "usage").rows;
   const machines = useMemo(() => listMachines(pods.rows, sets.rows), [pods.rows, sets.rows]);
+  const sizes = useSnapshotSizes(machines.filter(({ state }) => state === "asleep").length);
   const rows = useMemo(
     () =>
       machines.map((machine) => ({
         ...machine,
         usage: usage.get(buildKey(machine.namespace, machine.name)),
+        snapshotBytes: sizes.get(machine.vmName) ?? 0,
       })),
-    [machines, usage],
+    [machines, usage, sizes],
   );
   const shown = useMemo(() => filterRows(rows, filter, readText), [rows, filter]);
   return (
