@@ -98,6 +98,8 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
       .getByRole("list", { name: "Machines of the set" })
       .getByRole("link", { name: "demo-0" })
       .waitFor();
+    await page.getByText("Successfully assigned default/demo-0").waitFor();
+    await page.getByText("The registry keeps nothing of this set.").waitFor();
     await picture("set");
   });
 
@@ -179,6 +181,10 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     await dialog.getByRole("button", { name: "Hibernate" }).click();
     await page.getByRole("heading", { name: /by-page-0 hibernating/ }).waitFor();
     await page.getByRole("heading", { name: /by-page-0 asleep/ }).waitFor({ timeout: convergeMs });
+    await page
+      .getByText(/snapshot hibernate: [\d.]+ MiB sent, .* in [\d.]+ s/)
+      .first()
+      .waitFor();
     await picture("machine");
     await page.getByRole("link", { name: "Terminal" }).click();
     await page.getByText("The machine is asleep.").waitFor();

@@ -28,6 +28,7 @@ export const texts = {
     health: "Health",
     create: "Create a set",
     signOut: "Sign out",
+    signedInAs: (user: string, version: string): string => `Signed in as ${user}; Cocoon ${version}`,
     theme: "Switch between dark and light",
     namespace: "Namespace",
     allNamespaces: "all namespaces",

@@ -16,7 +16,8 @@ export function Overview({ machine }: { readonly machine: MachineRow }): ReactNo
   const { store } = usePage();
   const { namespace, name } = machine;
   const snapshotBytes = useSnapshotSizes(machine.state === "asleep" ? 1 : 0).get(machine.vmName);
-  const usage = useKind(store, "usage").rows.get(buildKey(namespace, name));
+  const measured = useKind(store, "usage").rows.get(buildKey(namespace, name));
+  const usage = machine.state === "asleep" ? undefined : measured;
   const hibernation = useKind(store, "hibernation").rows.get(buildKey(namespace, name));
   return (
     <>

@@ -49,7 +49,8 @@ function RegistryView({ data }: { readonly data: RegistryData }): ReactNode {
     ({ name, hibernated }) => hibernated || owners.get(name)?.state === "asleep",
   );
   const others = data.repositories.filter((each) => !asleep.includes(each));
-  const ratio = data.storedBytes > 0 ? data.totalBytes / data.storedBytes : undefined;
+  // Both are asked for one after the other, while snapshots come and go.
+  const ratio = data.storedBytes > 0 ? Math.max(1, data.totalBytes / data.storedBytes) : undefined;
   return (
     <>
       <Figures

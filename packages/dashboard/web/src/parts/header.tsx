@@ -44,8 +44,8 @@ export function Header({ namespace, onNamespace, onSignOut }: HeaderProps): Reac
       <span className={`live ${connection}`} role="status">
         {texts.live[connection]}
       </span>
-      <span className="user" title={me.version}>
-        {me.user}
+      <span className="user" title={texts.nav.signedInAs(me.user, me.version)}>
+        {me.user.replace(/^system:serviceaccount:/, "")}
       </span>
       <button type="button" aria-label={texts.nav.theme} title={texts.nav.theme} onClick={switchTheme}>
         ◐

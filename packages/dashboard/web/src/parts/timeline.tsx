@@ -26,17 +26,21 @@ export function Timeline({ query, createdAt, withNames = false, none }: Timeline
     [state.rows],
   );
   if (state.denied !== "") return <p className="reason">{state.denied}</p>;
+  const draw = (some: readonly EventRow[]) =>
+    some.map((row) => <TimelineItem key={`${row.namespace}/${row.name}`} row={row} withName={withNames} />);
+  // Events of an object that had the name before are older than this one.
+  const isLater = ({ lastAt }: EventRow) =>
+    createdAt === undefined || Date.parse(lastAt) >= Date.parse(createdAt);
   return (
     <ol className="timeline">
       {state.synced && rows.length === 0 ? <li>{none}</li> : null}
-      {rows.map((row) => (
-        <TimelineItem key={`${row.namespace}/${row.name}`} row={row} withName={withNames} />
-      ))}
+      {draw(rows.filter(isLater))}
       {createdAt === undefined ? null : (
         <li>
           <Moment at={createdAt} /> <strong>{texts.machine.created}</strong>
         </li>
       )}
+      {draw(rows.filter((row) => !isLater(row)))}
     </ol>
   );
 }
