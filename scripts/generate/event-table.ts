@@ -29,7 +29,11 @@ export const eventSources: readonly EventSource[] = [
     directories: ["packages/vk/src"],
     events: [
       normal("Hibernated", "The machine is hibernated; the message names the digest."),
-      normal("Woken", "The machine was restored from that digest."),
+      normal(
+        "SnapshotPushed",
+        "A snapshot is in the registry; the message says how much was sent, and how long it took.",
+      ),
+      normal("Woken", "The machine was restored from that digest, on that node, in that time."),
       normal("ModeResolved", "The set names no mode and its image is not a snapshot: the image boots."),
       normal("MachineLocal", "A machine that ran before its memory and disks were here has all of them now."),
       normal(
