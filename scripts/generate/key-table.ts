@@ -5,7 +5,6 @@
 import {
   annotation,
   finalizer,
-  gatewayKey,
   hibernationAnnotation,
   hostTaint,
   label,
@@ -17,6 +16,7 @@ import {
   shardAnnotation,
   workloadAnnotation,
 } from "@cocoon/contract";
+import { gatewayRows } from "./gateway-rows.ts";
 
 export interface KeyEntry {
   readonly key: string;
@@ -27,7 +27,7 @@ export interface KeyEntry {
   readonly meaning: string;
 }
 
-type Row = readonly [key: string, writer: string, reader: string, meaning: string];
+export type Row = readonly [key: string, writer: string, reader: string, meaning: string];
 
 const podLabels: readonly Row[] = [
   [label.set, "operator", "operator, users", "name of the set"],
@@ -116,6 +116,12 @@ const podAnnotations: readonly Row[] = [
     "ours: digest of the snapshot the machine sleeps in",
   ],
   [annotation.idleSince, "kubelet", "operator", "ours: time since which the machine has been idle"],
+  [
+    annotation.savedGeneration,
+    "kubelet",
+    "gateway",
+    "ours: generation whose hibernation has the machine paused and saved on its node; the push follows",
+  ],
   [
     annotation.hibernateReason,
     "operator",
@@ -245,34 +251,10 @@ export function keyTable(): readonly KeyEntry[] {
       "taint",
     ),
     ...entries(setAnnotations, "CocoonSet", "annotation"),
-    ...entries(
-      [
-        [gatewayKey.sandbox, "gateway", "gateway", "ours: `true` on a set that is a sandbox"],
-        [gatewayKey.template, "gateway", "gateway", "ours: name of the snapshot that the set keeps"],
-      ],
-      "CocoonSet",
-      "label",
-    ),
-    ...entries(
-      [
-        [
-          gatewayKey.sandboxSpec,
-          "gateway",
-          "gateway",
-          "ours: what the client of the sandbox asked for, JSON",
-        ],
-      ],
-      "CocoonSet",
-      "annotation",
-    ),
-    ...entries(
-      [
-        [gatewayKey.apiKey, "cocoonctl", "gateway", "ours: `true` on the hash of an API key"],
-        [gatewayKey.apiKeyHash, "cocoonctl", "gateway", "ours: first 40 digits of that hash"],
-      ],
-      "Secret",
-      "label",
-    ),
+    ...entries(gatewayRows.setLabels, "CocoonSet", "label"),
+    ...entries(gatewayRows.setAnnotations, "CocoonSet", "annotation"),
+    ...entries(gatewayRows.secretLabels, "Secret", "label"),
+    ...entries(gatewayRows.configMapLabels, "ConfigMap", "label"),
     ...entries(hibernationAnnotations, "CocoonHibernation", "annotation"),
     ...entries(
       [[finalizer.cocoonSet, "operator", "operator", "snapshots are settled before the set goes"]],

@@ -83,6 +83,8 @@ export const annotation = {
   admission: `${vmPrefix}/admission`,
   snapshotDigest: `${vmPrefix}/snapshot-digest`,
   idleSince: `${vmPrefix}/idle-since`,
+  /** Generation whose hibernation has the machine paused and saved on its node; the push follows. */
+  savedGeneration: `${vmPrefix}/saved-generation`,
   hibernateReason: `${vmPrefix}/hibernate-reason`,
   templateHash: `${setPrefix}/template-hash`,
   logs: `${vmPrefix}/logs`,
@@ -125,10 +127,20 @@ export const gatewayKey = {
   sandboxSpec: `${setPrefix}/sandbox-spec`,
   /** Label of a set that keeps a snapshot for the gateway: the name of the snapshot or template. */
   template: `${setPrefix}/template`,
+  /** Label of a set whose machine waits to become a sandbox: which template it is of. */
+  pool: `${setPrefix}/sandbox-pool`,
+  /** Annotation of such a set: "true" once its guest is prepared. */
+  poolReady: `${setPrefix}/sandbox-pool-ready`,
+  /** Label of a ConfigMap that says how far the build of a template is. */
+  build: `${setPrefix}/template-build`,
   /** Label of a Secret that holds the hash of an API key. */
   apiKey: `${setPrefix}/api-key`,
   /** Label of such a Secret: the first 40 digits of the hash, to look one key up. */
   apiKeyHash: `${setPrefix}/api-key-hash`,
+  /** Annotation of any set: "true" when a request for one of its machines may wake it. */
+  wakeOnTraffic: `${setPrefix}/wake-on-traffic`,
+  /** Annotation of any set: ports of its machines that are open to requests without a token, as "80,8080". */
+  publicPorts: `${setPrefix}/public-ports`,
 } as const;
 
 /** Annotations of a CocoonHibernation; ours. */

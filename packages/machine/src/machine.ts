@@ -114,7 +114,8 @@ export function readMachine(pod: MachinePod): Machine {
     restoredDigest: readText(annotations, annotation.restoredDigest),
     restoredFrom: readText(annotations, annotation.restoredFrom),
     loading: readFlag(annotations, annotation.loading),
-    ready: isPodReady(described) && !hibernate,
+    // A wake that ends a hibernation: the VM may be paused still, whatever the pod's last status says.
+    ready: isPodReady(described) && !hibernate && lifecycle.state !== "hibernating",
     failed: isPodTerminal(described) || hasFailed({ vm, runtime, lifecycle, generation }),
     asleep: hibernate && hasReached(lifecycle, "hibernated", generation),
     awake:

@@ -1,5 +1,5 @@
 /** Applies one step of the plan: one effect each. Every step may be repeated. */
-import { hibernateTag, latestTag } from "@cocoon/contract";
+import { latestTag } from "@cocoon/contract";
 import { Fault, getErrorMessage, isFault, sleep, type Abortable, type FaultCode } from "@cocoon/core";
 import type { Vm } from "@cocoon/vm";
 import { readPodMachine } from "../pod-machine.ts";
@@ -25,6 +25,7 @@ import {
   showStatic,
   startProbe,
 } from "./readiness.ts";
+import { pushHibernated, WakeRequested } from "./push-hibernated.ts";
 import { announceLocal } from "./restore-lazily.ts";
 import { keepSandboxUntilSettled } from "./sandbox-owner.ts";
 import { listHibernated } from "./snapshot-list.ts";
@@ -77,7 +78,7 @@ const handlers: Handlers = {
   save: (context, { step }, options) => save(context, step, options),
   push: async (context, { record }, options) => {
     await keepSandboxUntilSettled(context.client, context.tracked.writer.pod, options);
-    await push(context, hibernateTag, { record, ...options });
+    await pushHibernated(context, { record, ...options });
   },
   pushAhead: (context, { record }, options) => pushAhead(context, { record, ...options }),
   pushLatest: (context, { record }, options) => push(context, latestTag, { record, ...options }),
@@ -120,8 +121,10 @@ export async function applyStep(context: StepContext, applied: Applied, options:
     );
     count("ok");
   } catch (error) {
-    count("failed");
-    if (counted) emit({ type: "Warning", reason: counted.reason, message: getErrorMessage(error) });
+    const isUnwanted = error instanceof WakeRequested;
+    count(isUnwanted ? "abandoned" : "failed");
+    if (counted && !isUnwanted)
+      emit({ type: "Warning", reason: counted.reason, message: getErrorMessage(error) });
     const pushes = kind === "push" || kind === "pushLatest";
     if (pushes && !options.signal.aborted) await unpause(context, error, options);
     throw error;
