@@ -107,6 +107,16 @@ test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t
     },
   );
 
+  await step("exec and ssh wake a machine that sleeps, where they are asked to", async () => {
+    const cocoonctl = (...words: string[]) => npm(home, "cocoonctl", "--", ...words);
+    await inGuest("demo-0", "echo kept > /tmp/kept");
+    assert.equal((await cocoonctl("suspend", "demo", "--timeout", "10m")).code, 0);
+    const refused = await cocoonctl("exec", "demo", "--", "true");
+    assert.notEqual(refused.code, 0);
+    const woken = await cocoonctl("exec", "--wake", "demo", "--", "cat", "/tmp/kept");
+    assert.deepEqual([woken.code, woken.stdout], [0, "kept\n"], woken.stderr);
+  });
+
   await step("the plug is pulled while machines fall asleep, and nothing is lost", async () => {
     const random = seededRandom(testSeed());
     const moments = ["recorded", ...[1, 2, 3].map(() => Math.round(random() * sleepMs))] as const;

@@ -6,6 +6,8 @@ import type { Session } from "./session.ts";
 export interface WaitOptions {
   readonly timeout: string;
   readonly wait: boolean;
+  /** Where results go; default: standard output. */
+  readonly results?: "stderr";
 }
 
 export type Look =
@@ -104,11 +106,11 @@ function tooLate(state: string, timeoutMs: number): Fault {
 export type Waiter = (all: readonly Awaited[], session: Session) => Promise<void>;
 
 /** Read before anything is written, so that a mistyped duration changes nothing. Without `--wait` it does not wait. */
-export function createWaiter({ timeout, wait }: WaitOptions): Waiter {
+export function createWaiter({ timeout, wait, results }: WaitOptions): Waiter {
   const timeoutMs = readTimeout(timeout);
   return async (all, session) => {
     if (!wait) return;
-    using progress = new ProgressLine(process.stderr, process.stdout);
+    using progress = new ProgressLine(process.stderr, results === "stderr" ? process.stderr : process.stdout);
     const findDownParts = async () => (await import("./obstacles.ts")).findDownParts(session);
     await waitForAll(all, { signal: session.signal, timeoutMs, progress, findDownParts });
   };

@@ -1,6 +1,6 @@
 /** exec: a command, or a shell, in a machine. The exit code is the command's. */
-import type { ClusterOptions } from "../cluster/session.ts";
 import { clusterOptions, type CommandSpec } from "../command-spec.ts";
+import { wakeOption, type WakeFlag } from "../guest/ensure-awake.ts";
 import { openGuest, waitForExit } from "../guest/kubectl-program.ts";
 import { Quit } from "../run-cli.ts";
 
@@ -12,17 +12,19 @@ export const command: CommandSpec = {
   options: {
     "-i, --stdin": "pass standard input on (default: with a shell, or when it is no terminal)",
     "-t, --tty": "with a terminal (default: with a shell on a terminal)",
+    ...wakeOption,
     ...clusterOptions,
   },
   examples: [
     "cocoonctl exec demo",
     "cocoonctl exec demo-1 -- uname -a",
+    "cocoonctl exec --wake demo -- uptime",
     "tar c . | cocoonctl exec -i demo-0 -- tar x -C /srv",
   ],
   run: exec,
 };
 
-interface ExecOptions extends ClusterOptions {
+interface ExecOptions extends WakeFlag {
   readonly stdin?: boolean;
   readonly tty?: boolean;
 }

@@ -4,7 +4,9 @@ import { annotation, label } from "@cocoon/contract";
 import { assertAwake } from "../guest/assert-awake.ts";
 import { typed } from "./console.ts";
 import { execArguments } from "./exec.ts";
-import { hostKeyAlias, readForwardedPort, sshArguments } from "./ssh.ts";
+import { assertPort } from "./port-forward.ts";
+import { readForwardedPort } from "../guest/forward-port.ts";
+import { hostKeyAlias, sshArguments } from "./ssh.ts";
 
 const machine = { pod: "demo-0", container: "agent" };
 const shell = ["demo-0", "--container", "agent", "--", "sh", "-l"];
@@ -91,4 +93,10 @@ test("a machine that sleeps is not reached, and the way to wake it is said", () 
   assert.doesNotThrow(() =>
     assertAwake(pod({ [annotation.lifecycleState]: "ready", [annotation.vmId]: "x" })),
   );
+});
+
+test("ports to forward are LOCAL:REMOTE or one number", () => {
+  for (const port of ["80", "8080:80", ":80", "65535:1"]) assertPort(port);
+  for (const port of ["", "0", "80:", "a", "1:2:3", "65536", "-1", "80 81"])
+    assert.throws(() => assertPort(port), /is not a port/);
 });

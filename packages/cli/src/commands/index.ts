@@ -25,6 +25,7 @@ const groups: Readonly<Record<string, Loaders>> = {
   "Inside machines:": {
     exec: () => import("./exec.ts"),
     ssh: () => import("./ssh.ts"),
+    "port-forward": () => import("./port-forward.ts"),
     console: () => import("./console.ts"),
     logs: () => import("./logs.ts"),
   },

@@ -5,17 +5,19 @@
  * by its name and its set, because names come back in other clusters. Those of this machine's own platform are kept in its
  * directory, so that nothing is left of them when it is wiped.
  */
-import { spawn, type ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { connect } from "node:net";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
+import { pipeline } from "node:stream/promises";
 import { annotation, readText } from "@cocoon/contract";
-import { Fault, withDeadline } from "@cocoon/core";
+import { Fault } from "@cocoon/core";
 import type { Pod } from "@cocoon/kube";
-import type { ClusterOptions } from "../cluster/session.ts";
 import { commandName } from "../invocation.ts";
 import { Quit } from "../run-cli.ts";
-import { openGuest, waitForExit, type Guest } from "../guest/kubectl-program.ts";
+import { wakeOption, type WakeFlag } from "../guest/ensure-awake.ts";
+import { readGuestPort, startForward } from "../guest/forward-port.ts";
+import { openGuest, waitForExit } from "../guest/kubectl-program.ts";
 import { clusterOptions, type CommandSpec } from "../command-spec.ts";
 
 export const command: CommandSpec = {
@@ -27,19 +29,24 @@ export const command: CommandSpec = {
     "-l, --login <user>": ["user in the guest", "root"],
     "-p, --port <number>": ["SSH port of the guest", "22"],
     "-i, --identity <file>": "private key (default: those of ssh)",
+    "--stdio": "connect standard input and output to the SSH port: for ProxyCommand of ssh and editors",
+    ...wakeOption,
     ...clusterOptions,
   },
-  examples: ["cocoonctl ssh web", "cocoonctl ssh -l debian web-1 -- journalctl -n 20"],
+  examples: [
+    "cocoonctl ssh web",
+    "cocoonctl ssh -l debian web-1 -- journalctl -n 20",
+    "ssh -o ProxyCommand='cocoonctl ssh --stdio --wake %h' root@web-0",
+  ],
   run: ssh,
 };
 
-interface SshOptions extends ClusterOptions {
+interface SshOptions extends WakeFlag {
   readonly login: string;
   readonly port: string;
   readonly identity?: string;
+  readonly stdio?: boolean;
 }
-
-const forwardMs = 20_000;
 
 async function ssh(name: string, command: readonly string[], options: SshOptions): Promise<void> {
   const guestPort = readGuestPort(options.port);
@@ -49,6 +56,7 @@ async function ssh(name: string, command: readonly string[], options: SshOptions
   await using stack = new AsyncDisposableStack();
   const forward = await startForward(guest, guestPort);
   stack.defer(() => void forward.child.kill("SIGTERM"));
+  if (options.stdio) return await joinStdio(forward.port);
   const { home } = guest.session.target;
   const args = sshArguments({
     localPort: forward.port,
@@ -75,10 +83,14 @@ async function ssh(name: string, command: readonly string[], options: SshOptions
 
 const sshFailed = 255;
 
-function readGuestPort(text: string): number {
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
-  if (port >= 1 && port <= 65_535) return port;
-  throw new Fault("badRequest", `--port ${text} is not a port number (1 to 65535)`);
+/** Until either side ends. */
+async function joinStdio(port: number): Promise<void> {
+  const socket = connect({ host: "127.0.0.1", port, noDelay: true });
+  await once(socket, "connect");
+  const sending = pipeline(process.stdin, socket).catch(() => socket.destroy());
+  await pipeline(socket, process.stdout, { end: false }).catch(() => undefined);
+  process.stdin.destroy();
+  await sending;
 }
 
 function assertLinux({ metadata }: Pod): void {
@@ -122,49 +134,4 @@ export function sshArguments(request: SshRequest): string[] {
     "127.0.0.1",
     ...(command.length > 0 ? ["--", ...command] : []),
   ];
-}
-
-interface Forward {
-  readonly child: ChildProcess;
-  readonly port: number;
-}
-
-/** kubectl chooses the port and prints it on its first line. */
-async function startForward({ session, name, start }: Guest, guestPort: number): Promise<Forward> {
-  const args = ["port-forward", "--address", "127.0.0.1", `pod/${name}`, `:${guestPort}`];
-  const child = await start(args, { stdio: ["ignore", "pipe", "pipe"] });
-  let complaint = "";
-  child.stderr
-    ?.setEncoding("utf8")
-    .on("data", (text: string) => (complaint = (complaint + text).slice(-2_000)));
-  const signal = withDeadline(session.signal, forwardMs);
-  const stop = () => child.kill("SIGTERM");
-  signal.addEventListener("abort", stop, { once: true });
-  try {
-    const port = await announcedPort(child);
-    child.stdout?.resume(); // the rest of its output must not fill the pipe
-    if (port !== undefined) return { child, port };
-    throw new Fault(
-      "unavailable",
-      `no port could be forwarded to ${name}: ${complaint.trim() || "kubectl ended without a message"}`,
-    );
-  } finally {
-    signal.removeEventListener("abort", stop);
-  }
-}
-
-/** Undefined when the child ends without having printed one. */
-async function announcedPort({ stdout }: ChildProcess): Promise<number | undefined> {
-  if (!stdout) return undefined;
-  const lines = createInterface({ input: stdout });
-  for await (const line of lines) {
-    const port = readForwardedPort(line);
-    if (port !== undefined) return port;
-  }
-  return undefined;
-}
-
-export function readForwardedPort(line: string): number | undefined {
-  const match = /^Forwarding from 127\.0\.0\.1:(\d+) -> /.exec(line);
-  return match ? Number(match[1]) : undefined;
 }

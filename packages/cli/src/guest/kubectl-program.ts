@@ -9,8 +9,9 @@ import { machineContainer } from "@cocoon/contract";
 import { Fault } from "@cocoon/core";
 import type { Pod } from "@cocoon/kube";
 import { findMachine, getName } from "../cluster/find.ts";
-import { openSession, type ClusterOptions, type Session } from "../cluster/session.ts";
+import { openSession, type Session } from "../cluster/session.ts";
 import { assertAwake } from "./assert-awake.ts";
+import { ensureAwake, type WakeFlag } from "./ensure-awake.ts";
 
 export interface Guest extends AsyncDisposable {
   readonly session: Session;
@@ -21,10 +22,11 @@ export interface Guest extends AsyncDisposable {
   readonly start: (args: readonly string[], options: SpawnOptions) => Promise<ChildProcess>;
 }
 
-/** A machine that is awake, by its name or its set's, and a kubectl that reaches it. */
-export async function openGuest(name: string, options: ClusterOptions): Promise<Guest> {
+/** A machine that is awake, or was woken for this, by its name or its set's, and a kubectl that reaches it. */
+export async function openGuest(name: string, options: WakeFlag): Promise<Guest> {
   await using stack = new AsyncDisposableStack();
   const session = stack.use(await openSession(options));
+  if (options.wake) await ensureAwake(session, name, options);
   const pod = await findMachine(session, name, { mainOfSet: true });
   assertAwake(pod);
   const command = await findProgram(session);
