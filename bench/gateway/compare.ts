@@ -2,9 +2,10 @@
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { gatewayKey } from "@cocoon/contract";
 import { eventually, temporaryDirectory, type OwnControlPlane } from "@cocoon/testkit";
 import { Sandbox } from "e2b";
-import { template, type GatewayWorld } from "../../test/integration/gateway/world.ts";
+import { limits, template, type GatewayWorld } from "../../test/integration/gateway/world.ts";
 import { computePercentiles } from "../report.ts";
 
 export interface Scene {
@@ -44,7 +45,8 @@ async function kubectl({ cluster, world }: Scene, args: readonly string[], input
 }
 
 /** To the end of a first command. The first sandbox boots the template, which is saved then. */
-export async function measureCreates(scene: Scene, count: number): Promise<Comparison> {
+export async function measureCreates(own: Scene, count: number): Promise<Comparison> {
+  const scene = await openWarmScene(own);
   const warm = await makeSandbox(scene);
   const saved = [
     "get",
@@ -57,10 +59,12 @@ export async function measureCreates(scene: Scene, count: number): Promise<Compa
   await eventually(async () => assert.match(await kubectl(scene, saved), /Suspended/), {
     timeoutMs: 240_000,
   });
+  await (await makeSandbox(scene)).kill(); // a clone: fills the pool
   await warm.kill();
   const times: Record<"sdk" | "kubectl", number[]> = { sdk: [], kubectl: [] };
   for (let index = 0; index < count; index += 1) {
     let made: Sandbox | undefined;
+    await awaitPool(scene);
     const bySdk = async () => {
       made = await makeSandbox(scene);
       await made.commands.run("true");
@@ -72,6 +76,28 @@ export async function measureCreates(scene: Scene, count: number): Promise<Compa
     await kubectl(scene, ["delete", "cocoonset", name, "--wait=false"]);
   }
   return { sdk: computePercentiles(times.sdk), kubectl: computePercentiles(times.kubectl) };
+}
+
+/** Another replica, which keeps a machine ahead. */
+async function openWarmScene({ cluster, world }: Scene): Promise<Scene> {
+  const { url } = (await world.newGateway({ limits: { ...limits, warmPool: 1 } })).server;
+  const connection = { ...world.connection, apiUrl: url, sandboxUrl: url };
+  return { cluster, world: { ...world, connection } };
+}
+
+async function awaitPool(scene: Scene): Promise<void> {
+  const members = [
+    "get",
+    "cocoonsets",
+    "-l",
+    gatewayKey.pool,
+    "-o",
+    "jsonpath={.items[*].metadata.annotations}",
+  ];
+  await eventually(async () => assert.ok((await kubectl(scene, members)).includes(gatewayKey.poolReady)), {
+    timeoutMs: 240_000,
+    intervalMs: 500,
+  });
 }
 
 async function createByKubectl(scene: Scene, name: string): Promise<void> {

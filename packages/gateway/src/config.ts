@@ -49,6 +49,12 @@ const options = {
     description: "sandboxes that a namespace may have",
     env: ["GATEWAY_MAX_SANDBOXES"],
   },
+  warmPool: {
+    schema: z.coerce.number().int().min(0).max(100).default(1),
+    description:
+      "machines that run ahead of the next create, for each template and namespace that makes sandboxes; each takes the memory of a sandbox; 0: none",
+    env: ["GATEWAY_WARM_POOL"],
+  },
   maxLifeSeconds: {
     schema: count(86_400),
     description: "longest timeout of a sandbox, in seconds",

@@ -34,6 +34,7 @@ async function run({ config, log, signal }: MainContext<(typeof gatewayProgram)[
 function readSettings(config: GatewayConfig): Omit<GatewayOptions, "client" | "signal"> {
   const { tlsCert, tlsKey, maxSandboxes, maxLifeSeconds, requestsPerSecond, maxUploadBytes, maxHeld } =
     config;
+  const { warmPool } = config;
   if ((tlsCert === undefined) !== (tlsKey === undefined))
     throw new Fault("invalid", "GATEWAY_TLS_CERT and GATEWAY_TLS_KEY: set both or none");
   return {
@@ -42,6 +43,14 @@ function readSettings(config: GatewayConfig): Omit<GatewayOptions, "client" | "s
     domain: config.domain,
     templates: config.templates,
     seedSecret: config.seedSecret,
-    limits: { maxSandboxes, maxLifeSeconds, requestsPerSecond, maxUploadBytes, maxHeld, waitMs: config.wait },
+    limits: {
+      warmPool,
+      maxSandboxes,
+      maxLifeSeconds,
+      requestsPerSecond,
+      maxUploadBytes,
+      maxHeld,
+      waitMs: config.wait,
+    },
   };
 }

@@ -1,11 +1,9 @@
 /** A whole gateway: caches, the control API, the envd API and the ports of sandboxes behind one listener. */
-import { readFile } from "node:fs/promises";
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Duplex } from "node:stream";
-import { silentLogger, startHttpServer, type Logger, type RunningServer } from "@cocoon/core";
+import { silentLogger, type Logger, type RunningServer } from "@cocoon/core";
 import type { KubeConnection, ObjectCache } from "@cocoon/kube";
-import { openGatewayCaches, type GatewayCaches } from "./cluster/caches.ts";
+import { openGatewayCaches } from "./cluster/caches.ts";
 import { PodAccess } from "./cluster/pod-access.ts";
+import { buildBuildRoutes } from "./control/build-routes.ts";
 import { ControlRouter } from "./control/router.ts";
 import { buildSandboxRoutes } from "./control/sandbox-routes.ts";
 import { buildTemplateRoutes } from "./control/template-routes.ts";
@@ -13,9 +11,11 @@ import { buildUsageRoutes } from "./control/usage-routes.ts";
 import type { Access } from "./control/shapes.ts";
 import { buildSnapshotRoutes } from "./control/snapshot-routes.ts";
 import { EnvdRoutes } from "./envd/routes.ts";
-import { ApiError, sendError, toApiError } from "./http/answer.ts";
+import { listen } from "./listen.ts";
+import { MachineAccess } from "./ports/machine-access.ts";
+import { MachineAdmission } from "./ports/machine-admission.ts";
 import { PortProxy } from "./ports/proxy.ts";
-import { tryReadTarget } from "./ports/target.ts";
+import { SandboxAdmission } from "./ports/sandbox-admission.ts";
 import { Traffic } from "./ports/traffic.ts";
 import { WakeGate } from "./ports/wake-gate.ts";
 import { Guests } from "./sandboxes/guests.ts";
@@ -26,6 +26,10 @@ import { Snapshots } from "./sandboxes/snapshots.ts";
 import { SandboxStore } from "./sandboxes/store.ts";
 import { Templates, type TemplateTable } from "./sandboxes/templates.ts";
 import { Tokens } from "./sandboxes/tokens.ts";
+import { WarmPool } from "./sandboxes/warm-pool.ts";
+import { BuildFiles } from "./templates/build-files.ts";
+import { BuildRecords } from "./templates/build-records.ts";
+import { TemplateBuilder } from "./templates/template-builder.ts";
 import { Authenticator } from "./tenants/authenticate.ts";
 import { RateLimit } from "./tenants/rate-limit.ts";
 import { TenantSets } from "./tenants/tenant.ts";
@@ -38,6 +42,7 @@ export interface GatewayOptions {
   readonly templates: TemplateTable;
   readonly seedSecret: string;
   readonly limits: {
+    readonly warmPool: number;
     readonly maxSandboxes: number;
     readonly maxLifeSeconds: number;
     readonly requestsPerSecond: number;
@@ -55,13 +60,12 @@ export interface RunningGateway extends AsyncDisposable {
   readonly failed: Promise<never>;
 }
 
-/** A stream may be silent between two keepalives, which clients choose. */
-const stallTimeoutMs = 600_000;
-
 export async function startGateway(options: GatewayOptions): Promise<RunningGateway> {
   const { client, limits, log = silentLogger, signal } = options;
   await using stack = new AsyncDisposableStack();
-  const tokens = new Tokens(await ensureSeed(client, options.seedSecret, { signal }));
+  const seed = await ensureSeed(client, options.seedSecret, { signal });
+  const tokens = new Tokens(seed);
+  const files = stack.use(new BuildFiles({ seed, maxBytes: limits.maxUploadBytes }));
   const caches = stack.use(await openGatewayCaches(client, { log, signal }));
   const pods = stack.use(new PodAccess(client));
   const guests = new Guests(pods, tokens);
@@ -70,34 +74,63 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
   stack.use(followSandboxes(caches.sandboxes, guests));
   const { waitMs, maxLifeSeconds } = limits;
   const snapshots = stack.use(new Snapshots({ cache: caches.snapshots, sets, waitMs, log }));
-  const lifecycle = new Lifecycle({ store, sets, guests, log, waitMs, maxLifeSeconds });
-  const parts: Parts = { options, caches, tokens, guests, store, snapshots, lifecycle, log };
-  const server = stack.use(
-    await listen(options, { router: buildRouter(parts), traffic: buildTraffic(parts) }),
+  const lifecycle = new Lifecycle({ store, sets, client, guests, log, waitMs, maxLifeSeconds });
+  const pool = stack.use(
+    new WarmPool({
+      cache: caches.pool,
+      sets,
+      lifecycle,
+      prepare: (sandbox, call) => guests.prepare(sandbox, call),
+      size: limits.warmPool,
+      waitMs: 4 * waitMs,
+      log,
+    }),
   );
+  const authenticator = new Authenticator(client, caches.keys);
+  const parts: Parts = {
+    options,
+    pool,
+    files,
+    authenticator,
+    pods,
+    tokens,
+    guests,
+    store,
+    snapshots,
+    lifecycle,
+    log,
+  };
+  const { domain } = options;
+  const handlers = { files, router: buildRouter(parts), traffic: buildTraffic(parts), domain };
+  const server = stack.use(await listen(options, handlers));
   const owned = stack.move();
   return { server, failed: caches.failed, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
 interface Parts {
   readonly options: GatewayOptions;
-  readonly caches: GatewayCaches;
+  readonly authenticator: Authenticator;
+  readonly pods: PodAccess;
   readonly tokens: Tokens;
   readonly guests: Guests;
   readonly store: SandboxStore;
   readonly snapshots: Snapshots;
   readonly lifecycle: Lifecycle;
+  readonly pool: WarmPool;
+  readonly files: BuildFiles;
   readonly log: Logger;
 }
 
 function buildRouter({
   options,
-  caches,
+  authenticator,
   tokens,
   guests,
   store,
   snapshots,
   lifecycle,
+  pool,
+  files,
   log,
 }: Parts): ControlRouter {
   const { client, limits, domain } = options;
@@ -108,28 +141,43 @@ function buildRouter({
     trafficAccessToken: sandbox.spec.publicTraffic ? undefined : tokens.compute("traffic", sandbox),
     domain,
   });
+  const records = new BuildRecords(client);
+  const builder = new TemplateBuilder({ templates, snapshots, records, files, guests, log });
   return new ControlRouter({
-    authenticator: new Authenticator(client, caches.keys),
+    authenticator,
     limit: new RateLimit({ perSecond, burst: 2 * perSecond }),
     routes: {
-      ...buildSandboxRoutes({ store, lifecycle, templates, snapshots, access, maxSandboxes }),
+      ...buildSandboxRoutes({ store, lifecycle, pool, templates, snapshots, access, maxSandboxes }),
       ...buildSnapshotRoutes({ store, lifecycle, snapshots, access }),
-      ...buildTemplateRoutes({ templates }),
+      ...buildTemplateRoutes({ templates, snapshots }),
+      ...buildBuildRoutes({ records, files, builder }),
       ...buildUsageRoutes({ store, guests, client }),
     },
     log,
   });
 }
 
-function buildTraffic({ options, tokens, guests, store, lifecycle, log }: Parts): Traffic {
-  const { maxUploadBytes, maxHeld, waitMs } = options.limits;
-  const gate = new WakeGate({
-    maxHeld,
-    holdMs: waitMs,
-    wake: (sandbox, call) => lifecycle.wake(sandbox, call),
+function buildTraffic({
+  options,
+  authenticator,
+  pods,
+  tokens,
+  guests,
+  store,
+  lifecycle,
+  log,
+}: Parts): Traffic {
+  const { maxUploadBytes, maxHeld, waitMs: holdMs } = options.limits;
+  const limits = { maxHeld, holdMs };
+  const gate = new WakeGate<Sandbox>(limits);
+  const machines = new MachineAccess({ client: options.client, pods });
+  return new Traffic({
+    sandboxes: new SandboxAdmission({ store, guests, tokens, lifecycle, gate }),
+    machines: new MachineAdmission({ machines, authenticator, gate: new WakeGate<void>(limits) }),
+    envd: new EnvdRoutes({ guests, tokens, maxUploadBytes, now: () => new Date() }),
+    proxy: new PortProxy(),
+    log,
   });
-  const envd = new EnvdRoutes({ guests, tokens, maxUploadBytes, now: () => new Date() });
-  return new Traffic({ store, guests, tokens, gate, envd, proxy: new PortProxy(guests), log });
 }
 
 /** A sandbox that is gone or asleep has no streams. */
@@ -140,55 +188,4 @@ function followSandboxes(sets: ObjectCache<SetObject>, guests: Guests): Disposab
     const sandbox = event.kind === "deleted" ? undefined : tryReadSandbox(event.object, new Date());
     if (sandbox?.state !== "running") guests.cut({ namespace, id });
   });
-}
-
-interface Handlers {
-  readonly router: ControlRouter;
-  readonly traffic: Traffic;
-}
-
-async function listen(
-  { listen: address, tls }: GatewayOptions,
-  { router, traffic }: Handlers,
-): Promise<RunningServer> {
-  const server = await startHttpServer({
-    name: "gateway",
-    ...address,
-    ...(tls ? { tls: { cert: await readFile(tls.certFile), key: await readFile(tls.keyFile) } } : {}),
-    requestTimeoutMs: 0,
-    stallTimeoutMs,
-    handler: (request, response) => void answer(request, response, { router, traffic }),
-  });
-  server.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    socket.on("error", () => socket.destroy());
-    try {
-      const target = tryReadTarget(request);
-      if (target) {
-        void traffic.upgrade(request, { socket, head }, target);
-        return;
-      }
-    } catch {
-      // Below: there is nothing to upgrade to.
-    }
-    socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
-  });
-  return server;
-}
-
-async function answer(
-  request: IncomingMessage,
-  response: ServerResponse,
-  { router, traffic }: Handlers,
-): Promise<void> {
-  try {
-    const target = tryReadTarget(request);
-    if (target) return await traffic.serve(request, response, target);
-    if (request.url === "/health" && request.method === "GET") {
-      response.writeHead(200, { "content-type": "text/plain", "content-length": "2" }).end("ok");
-      return;
-    }
-    await router.serve(request, response);
-  } catch (error) {
-    sendError(response, error instanceof ApiError ? error : toApiError(error));
-  }
 }

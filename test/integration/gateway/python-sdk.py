@@ -3,6 +3,7 @@
 import asyncio
 
 from e2b import AsyncSandbox, CommandExitException, NotFoundException, Sandbox
+from e2b.sandbox.commands.command_handle import PtySize
 
 SLOW = {"request_timeout": 240}
 
@@ -34,8 +35,44 @@ def sync_calls() -> str:
     sandbox.commands.send_stdin(handle.pid, "x\n")
     assert sandbox.commands.kill(handle.pid) and not sandbox.commands.kill(handle.pid)
     assert sandbox.get_info().state.value == "running"
+    files_and_processes(sandbox)
+    copies(sandbox)
     assert sandbox.sandbox_id in [each.sandbox_id for each in Sandbox.list().next_items()]
     return sandbox.sandbox_id
+
+
+def files_and_processes(sandbox: Sandbox) -> None:
+    sandbox.files.write_files([{"path": "d/one", "data": "1"}, {"path": "d/two", "data": b"2"}])
+    assert [entry.name for entry in sandbox.files.list("d")] == ["one", "two"]
+    assert sandbox.files.get_info("d/one").size == 1
+    sandbox.files.rename("d/one", "d/three")
+    sandbox.files.remove("d/two")
+    assert [entry.name for entry in sandbox.files.list("d")] == ["three"]
+    assert sandbox.files.read("/proc/version").startswith("Linux")
+    background = sandbox.commands.run("sleep 1; echo end", background=True)
+    assert background.pid in [each.pid for each in sandbox.commands.list()]
+    assert sandbox.commands.connect(background.pid).wait().stdout == "end\n"
+    terminal = sandbox.pty.create(PtySize(rows=24, cols=80))
+    sandbox.pty.resize(terminal.pid, PtySize(rows=30, cols=100))
+    sandbox.pty.send_stdin(terminal.pid, b"stty size; exit\n")
+    shown: list[bytes] = []
+    try:
+        terminal.wait(on_pty=shown.append)
+    except CommandExitException:
+        pass
+    assert b"30 100" in b"".join(shown), shown
+    sandbox.set_timeout(3600)
+    assert sandbox.get_metrics()[0].cpu_count >= 1
+
+
+def copies(sandbox: Sandbox) -> None:
+    snapshot = sandbox.create_snapshot(name="from-python", **SLOW)
+    assert snapshot.snapshot_id in [each.snapshot_id for each in sandbox.list_snapshots().next_items()]
+    [fork] = sandbox.fork(timeout=600, **SLOW)
+    assert isinstance(fork, Sandbox), fork
+    assert fork.files.read("a.txt") == "content"
+    assert fork.kill()
+    assert Sandbox.delete_snapshot(snapshot.snapshot_id)
 
 
 async def async_calls(sandbox_id: str) -> None:

@@ -1,7 +1,9 @@
 /** The public E2B SDK, unchanged, against a gateway with real guests. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { count, eventually, ownControlPlane } from "@cocoon/testkit";
+import { Sandbox as CodeInterpreter } from "@e2b/code-interpreter";
 import * as current from "e2b";
 import * as older from "e2b-2.45";
 import * as middle from "e2b-2.50";
@@ -195,6 +197,43 @@ test("a port is private, and reached with the traffic token", async () => {
   );
 });
 
+test("requests of the code interpreter reach the kernel server of the sandbox", async () => {
+  const interpreter = await CodeInterpreter.connect(sandbox.sandboxId, { ...world.connection, ...slow });
+  const line = JSON.stringify({ type: "result", text: "2", is_main_result: true });
+  const answer = `HTTP/1.1 200 OK\\r\\nContent-Length: ${line.length + 1}\\r\\nConnection: close\\r\\n\\r\\n${line}\\n`;
+  const script = `#!/bin/bash\nwhile read -r line && [ "$line" != $'\\r' ]; do :; done\nprintf '${answer}'\n`;
+  await sandbox.files.write("/tmp/kernel", script);
+  await sandbox.commands.run("chmod 755 /tmp/kernel");
+  await sandbox.commands.run("nc -ll -p 49999 -e /tmp/kernel", { background: true, timeoutMs: 0 });
+  await eventually(async () => assert.equal((await interpreter.runCode("1+1")).text, "2"));
+});
+
+test("what is not a request is refused, and the sandbox goes on", async () => {
+  const token = (sandbox as unknown as { readonly envdAccessToken?: string }).envdAccessToken ?? "";
+  const headers = {
+    "E2b-Sandbox-Id": sandbox.sandboxId,
+    "E2b-Sandbox-Port": "49983",
+    "X-Access-Token": token,
+  };
+  const post = (path: string, type: string, body: Uint8Array | string) =>
+    fetch(`${world.url}${path}`, { method: "POST", headers: { ...headers, "content-type": type }, body });
+  const huge = Buffer.from([0, 0x7f, 0xff, 0xff, 0xff]);
+  const framed = await (await post("/process.Process/Start", "application/connect+json", huge)).text();
+  assert.match(framed, /"error"/);
+  assert.equal((await post("/process.Process/Start", "text/plain", "x")).status, 415);
+  assert.equal((await post("/process.Process/List", "application/json", "{")).status, 400);
+  assert.equal((await post("/init", "application/json", "{}")).status, 404);
+  assert.equal((await post("/files?path=a", "application/octet-stream", "")).status, 200);
+  const gzip = { ...headers, "content-type": "application/octet-stream", "content-encoding": "gzip" };
+  const bomb = await fetch(`${world.url}/files?path=bomb`, {
+    method: "POST",
+    headers: gzip,
+    body: gzipSync(Buffer.alloc(2 ** 27)).subarray(0, 1_000),
+  });
+  assert.equal(bomb.status, 400);
+  assert.equal((await sandbox.commands.run("echo still here")).stdout, "still here\n");
+});
+
 test("pause keeps memory, processes and files; a request without autoResume does not wake it", async () => {
   const process = await sandbox.commands.run("sleep 100000", { background: true, timeoutMs: 0 });
   await sandbox.files.write("kept", "as it was");
@@ -267,7 +306,8 @@ test("a request wakes a sandbox that was made so, and many requests wake it once
   const answers = await Promise.all(
     Array.from({ length: count({ small: 8, full: 50 }) }, () => fetch(world.url, { headers })),
   );
-  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+  const seen = await Promise.all(answers.map(async (each) => `${each.status} ${await each.text()}`));
+  assert.deepEqual(new Set(seen), new Set(["200 page\n"]));
   assert.equal(await sleeper.kill(), true);
 });
 

@@ -23,6 +23,8 @@ export interface GatewayWorld extends AsyncDisposable {
   readonly key: string;
   readonly namespace: string;
   readonly client: KubeConnection;
+  /** With the rights of the gateway. */
+  readonly gatewayKubeconfig: string;
   /** What an SDK is given. */
   readonly connection: { readonly apiKey: string; readonly apiUrl: string; readonly sandboxUrl: string };
   /** Another replica, with changes of its own. */
@@ -32,7 +34,8 @@ export interface GatewayWorld extends AsyncDisposable {
   describe(): Promise<string>;
 }
 
-const limits = {
+export const limits = {
+  warmPool: 0,
   maxSandboxes: 20,
   maxLifeSeconds: 86_400,
   requestsPerSecond: 100,
@@ -78,7 +81,8 @@ export async function openGatewayWorld(cluster: OwnControlPlane): Promise<Gatewa
     });
     assert.equal(gone.code, 0, gone.stderr);
   });
-  const own = stack.use(await openAsGateway(cluster, stack, signal));
+  const gatewayKubeconfig = await writeGatewayKubeconfig(cluster, stack);
+  const own = stack.use(await openKubeClient({ kubeconfig: gatewayKubeconfig, signal }));
   const newKey = (where: string) => createApiKey(admin, { namespace: where, name: "test" }, { signal });
   const newGateway = async (changes: Partial<GatewayOptions> = {}) =>
     stack.use(
@@ -102,6 +106,7 @@ export async function openGatewayWorld(cluster: OwnControlPlane): Promise<Gatewa
     key,
     namespace,
     client: admin,
+    gatewayKubeconfig,
     connection: { apiKey: key, apiUrl: url, sandboxUrl: url },
     newGateway,
     newKey,
@@ -113,11 +118,10 @@ export async function openGatewayWorld(cluster: OwnControlPlane): Promise<Gatewa
   };
 }
 
-async function openAsGateway(
+async function writeGatewayKubeconfig(
   cluster: OwnControlPlane,
   stack: AsyncDisposableStack,
-  signal: AbortSignal,
-): Promise<KubeConnection> {
+): Promise<string> {
   const token = await cluster.kubectl(["create", "token", "cocoon-gateway", "-n", "cocoon-system"]);
   assert.equal(token.code, 0, token.stderr);
   const config = parse(cluster.kubeconfig) as { users: { user: object }[] };
@@ -125,5 +129,5 @@ async function openAsGateway(
   const directory = stack.use(await temporaryDirectory());
   const kubeconfig = join(directory.path, "kubeconfig");
   await writeFile(kubeconfig, stringify({ ...config, users }), { mode: 0o600 });
-  return openKubeClient({ kubeconfig, signal });
+  return kubeconfig;
 }

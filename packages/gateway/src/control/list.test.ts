@@ -37,6 +37,20 @@ const list = (text: string, sandboxes: readonly Sandbox[]) =>
   selectPage(sandboxes, parseListQuery(new URLSearchParams(text)));
 const ids = (text: string, sandboxes: readonly Sandbox[]) => list(text, sandboxes).items.map(({ id }) => id);
 
+test("ten thousand sandboxes are paged through, each once", () => {
+  const all = Array.from({ length: 10_000 }, (_, index) =>
+    sandbox(`i${index}`, new Date(1_000 * (index % 500)).toISOString()),
+  );
+  const seen = new Set<string>();
+  for (let token = ""; ;) {
+    const page = list(`limit=100${token === "" ? "" : `&nextToken=${encodeURIComponent(token)}`}`, all);
+    for (const { id } of page.items) seen.add(id);
+    if (page.nextToken === undefined || page.nextToken === "") break;
+    token = page.nextToken;
+  }
+  assert.equal(seen.size, 10_000);
+});
+
 test("metadata is encoded three times", () => {
   const query = new URLSearchParams("metadata=k%2525201%3Da%252526b%25253Dc");
   assert.deepEqual(parseMetadata(query.get("metadata")), [["k 1", "a&b=c"]]);

@@ -1,13 +1,15 @@
 /** Sandboxes: create, connect, list, read, pause, prolong, kill. */
 import { createHash } from "node:crypto";
-import { isFault } from "@cocoon/core";
+import { isFault, type Abortable } from "@cocoon/core";
 import { ApiError, sendEmpty, sendJson } from "../http/answer.ts";
 import { parseSandboxId } from "../sandboxes/ids.ts";
 import type { CreateRequest, Lifecycle } from "../sandboxes/lifecycle.ts";
 import type { Sandbox, SandboxSpec } from "../sandboxes/sandbox.ts";
 import type { SandboxStore } from "../sandboxes/store.ts";
-import { buildCloneSpec, type Snapshots } from "../sandboxes/snapshots.ts";
-import { buildSetSpec, type Template, type Templates } from "../sandboxes/templates.ts";
+import { chooseMachine, type ChosenMachine } from "../sandboxes/choose-machine.ts";
+import type { Snapshots } from "../sandboxes/snapshots.ts";
+import type { Templates } from "../sandboxes/templates.ts";
+import type { WarmPool } from "../sandboxes/warm-pool.ts";
 import type { Tenant } from "../tenants/tenant.ts";
 import { parseListQuery, selectPage } from "./list.ts";
 import { refuseUnsupported } from "./refusals.ts";
@@ -30,6 +32,7 @@ import {
 export interface SandboxRoutesOptions {
   readonly store: SandboxStore;
   readonly lifecycle: Lifecycle;
+  readonly pool: WarmPool;
   readonly templates: Templates;
   readonly snapshots: Snapshots;
   readonly access: (sandbox: Sandbox) => Access;
@@ -66,7 +69,7 @@ class SandboxRoutes {
 
   async create(call: Call, version: "v1" | "v2"): Promise<void> {
     const { tenant, response, signal } = call;
-    const { store, lifecycle, snapshots } = this.#options;
+    const { store } = this.#options;
     const body = parseBody(createBody, call.body);
     refuseUnsupported(body);
     const idempotency = tryReadIdempotency(call);
@@ -75,8 +78,7 @@ class SandboxRoutes {
     if (known) return this.#answerRepeated(call, known, idempotency?.body);
     const request = { ...this.#plan(body, { tenant, version, idempotency }), ...(id ? { id } : {}) };
     try {
-      const sandbox = await lifecycle.create(tenant, request, { signal });
-      if (request.boots) snapshots.saveBuiltIn(tenant, request.boots);
+      const sandbox = await this.#start(tenant, request, { signal });
       sendJson(response, 201, formatSandbox(sandbox, this.#options.access(sandbox)));
     } catch (error) {
       if (id === undefined || !isFault(error, "alreadyExists")) throw error;
@@ -84,36 +86,34 @@ class SandboxRoutes {
     }
   }
 
+  /** From the warm pool where there is one; the pool is filled again, and a template that was booted is saved. */
+  async #start(tenant: Tenant, request: Planned & { id?: string }, options: Abortable): Promise<Sandbox> {
+    const { lifecycle, snapshots, pool } = this.#options;
+    const { pooled, boots } = request;
+    const warm = pooled && { template: pooled, setSpec: request.setSpec, spec: request.spec };
+    const taken = warm && !request.id ? await pool.tryTake(tenant, warm, options) : undefined;
+    const sandbox = taken ?? (await lifecycle.create(tenant, request, options));
+    if (boots) snapshots.saveBuiltIn(tenant, boots);
+    if (warm && !boots) pool.fill(tenant, warm);
+    return sandbox;
+  }
+
   #plan(body: CreateBody, { tenant, version, idempotency }: Origin): Planned {
     const { store, maxSandboxes } = this.#options;
-    const { template, ...machine } = this.#chooseMachine(tenant, body.templateID);
+    const { template, defaults, ...machine } = chooseMachine(
+      this.#options,
+      tenant.namespace,
+      body.templateID,
+    );
     if (store.list(tenant.namespace).length >= maxSandboxes)
       throw new ApiError(429, `the namespace has ${maxSandboxes} sandboxes already`, {
         headers: { "retry-after": "5" },
       });
     const timeout = body.timeout ?? defaultTimeout[version];
     if (timeout <= 0) throw new ApiError(400, "timeout: at least 1 second");
-    const own = buildSpec(body, { tenant, version });
+    const own = inherit(buildSpec(body, { tenant, version }), defaults);
     const more = idempotency ? { idempotency } : {};
     return { ...machine, spec: { ...own, template: template.name, machine: template, timeout, ...more } };
-  }
-
-  /** A snapshot of the tenant, or a template: cloned where it was saved before, booted where not. */
-  #chooseMachine(
-    { namespace }: Tenant,
-    reference: string,
-  ): { readonly template: Template; readonly setSpec: CreateRequest["setSpec"]; readonly boots?: Template } {
-    const { snapshots, templates } = this.#options;
-    const snapshot = snapshots.tryFind(namespace, reference);
-    if (snapshot) return { template: snapshot.template, setSpec: buildCloneSpec(snapshot) };
-    const template = templates.require(reference);
-    const saved = template.mode === "run" ? snapshots.tryFindBuiltIn(namespace, template) : undefined;
-    if (saved) return { template, setSpec: buildCloneSpec(saved) };
-    return {
-      template,
-      setSpec: buildSetSpec(template),
-      ...(template.mode === "run" ? { boots: template } : {}),
-    };
   }
 
   /** The same key and body again: the same sandbox, once it runs. */
@@ -246,16 +246,18 @@ function buildSpec(
   };
 }
 
+/** What the template says, unless the client says otherwise. */
+function inherit<T extends Pick<SandboxSpec, "env">>(spec: T, defaults: ChosenMachine["defaults"]): T {
+  return defaults ? { ...spec, ...defaults, env: { ...defaults.env, ...spec.env } } : spec;
+}
+
 interface Idempotency {
   readonly key: string;
   /** Hash of the body. */
   readonly body: string;
 }
 
-interface Planned extends Pick<CreateRequest, "setSpec" | "spec"> {
-  /** The template is booted: what comes up is worth saving. */
-  readonly boots?: Template;
-}
+type Planned = Pick<CreateRequest, "spec"> & Omit<ChosenMachine, "template" | "defaults">;
 
 interface Origin {
   readonly tenant: Tenant;

@@ -101,7 +101,12 @@ function listSnapshots({ tenant, query, response }: Call, snapshots: Snapshots):
   const wanted = name === null ? undefined : snapshots.tryFind(tenant.namespace, name)?.name;
   const all = snapshots
     .list(tenant.namespace)
-    .filter((each) => (source === null || each.source === source) && (name === null || each.name === wanted));
+    .filter(
+      (each) =>
+        each.source !== "" &&
+        (source === null || each.source === source) &&
+        (name === null || each.name === wanted),
+    );
   const after = query.get("nextToken");
   const first = after ? all.findIndex((each) => each.name === after) + 1 : 0;
   const page = all.slice(first, first + limit);

@@ -1,23 +1,50 @@
-/** Templates: which there are. Building them is not offered. */
+/** Templates: which there are, those of the gateway and those that the tenant built. */
 import { ApiError, sendJson } from "../http/answer.ts";
-import type { Template, Templates } from "../sandboxes/templates.ts";
+import type { MachineSources } from "../sandboxes/choose-machine.ts";
+import type { Snapshot } from "../sandboxes/snapshots.ts";
+import type { Template } from "../sandboxes/templates.ts";
 import type { Call, Routes } from "./router.ts";
 import { envdVersion } from "./shapes.ts";
 
-export function buildTemplateRoutes({ templates }: { readonly templates: Templates }): Routes {
-  const list = async ({ response }: Call) => sendJson(response, 200, templates.list().map(formatTemplate));
+const noBuild = "00000000-0000-0000-0000-000000000000";
+
+export function buildTemplateRoutes({ templates, snapshots }: MachineSources): Routes {
+  const list = async ({ response, tenant }: Call) => {
+    const built = snapshots.list(tenant.namespace).filter(({ source }) => source === "");
+    sendJson(response, 200, [...templates.list().map(formatTemplate), ...built.map(formatBuilt)]);
+  };
   return {
     "GET /templates": list,
     "GET /v2/templates": list,
-    "GET /templates/{id}": async ({ response, parameter }) => {
+    "GET /templates/{id}": async ({ response, tenant, parameter }) => {
+      const built = snapshots.tryFind(tenant.namespace, parameter("id"));
+      if (built) return sendJson(response, 200, { ...formatBuilt(built), builds: [] });
       const template = templates.require(parameter("id"));
       sendJson(response, 200, { ...formatTemplate(template), builds: [] });
     },
-    "GET /templates/aliases/{alias}": async ({ response, parameter }) => {
+    "GET /templates/aliases/{alias}": async ({ response, tenant, parameter }) => {
+      const built = snapshots.tryFind(tenant.namespace, parameter("alias"));
+      if (built) return sendJson(response, 200, { templateID: built.name, public: false });
       const template = templates.tryGet(parameter("alias"));
       if (!template) throw new ApiError(404, `template "${parameter("alias")}" not found`);
       sendJson(response, 200, { templateID: template.name, public: true });
     },
+    "GET /templates/{id}/tags": async ({ response, tenant, parameter }) => {
+      const built = snapshots.tryFind(tenant.namespace, parameter("id"));
+      if (!built) throw new ApiError(404, `template "${parameter("id")}" not found`);
+      sendJson(response, 200, [{ tag: "default", buildID: noBuild, createdAt: built.createdAt }]);
+    },
+  };
+}
+
+function formatBuilt({ name, namespace, alias, template, createdAt }: Snapshot): Record<string, unknown> {
+  return {
+    ...formatTemplate({ ...template, name }),
+    public: false,
+    aliases: alias === "" ? [] : [alias],
+    names: alias === "" ? [] : [`${namespace}/${alias}`],
+    createdAt,
+    updatedAt: createdAt,
   };
 }
 
@@ -26,7 +53,7 @@ function formatTemplate({ name, cpus, memoryMiB, storageMiB }: Template): Record
   const never = new Date(0).toISOString();
   return {
     templateID: name,
-    buildID: "00000000-0000-0000-0000-000000000000",
+    buildID: noBuild,
     cpuCount: cpus,
     memoryMB: memoryMiB,
     diskSizeMB: storageMiB,

@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { toFault, type Fault } from "@cocoon/core";
 import { GuestError } from "../guest/protocol.ts";
+import { cutResponse } from "../http/http2.ts";
 
 const httpStatus = {
   canceled: 499,
@@ -174,7 +175,7 @@ export class StreamAnswer {
   /** The sandbox is gone: a clean end would be taken for an answer. */
   cut(): void {
     clearInterval(this.#timer);
-    this.#response.destroy();
+    cutResponse(this.#response);
   }
 }
 

@@ -16,6 +16,8 @@ import {
 export interface ServiceCall extends Abortable {
   readonly guest: Guest;
   readonly user: string;
+  /** Where a command starts that names no directory; "" is the user's home. */
+  readonly directory: string;
 }
 
 type Unary = (message: unknown, call: ServiceCall) => Promise<unknown>;

@@ -50,14 +50,14 @@ export const processMethods: Readonly<Record<string, Unary>> = {
 export async function startProcess(
   message: unknown,
   answer: StreamAnswer,
-  { guest, user, signal, timeoutMs }: ServiceCall & { readonly timeoutMs: number | undefined },
+  { guest, user, directory, signal, timeoutMs }: ServiceCall & { readonly timeoutMs: number | undefined },
 ): Promise<void> {
   const { process, pty, tag, stdin } = parseRequest(startRequest, message);
   const request: GuestRequest = {
     op: "start",
     argv: [process.cmd, ...process.args],
     env: Object.entries(process.envs).map(([name, value]) => `${name}=${value}`),
-    cwd: process.cwd ?? "",
+    cwd: process.cwd || directory,
     user,
     stdin: stdin ?? true,
     ...(tag ? { tag } : {}),

@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isFault } from "@cocoon/core";
 import { ApiError, sendEmpty, sendError, sendJson, toApiError } from "../http/answer.ts";
+import { cutResponse } from "../http/http2.ts";
 import type { Guests } from "../sandboxes/guests.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import type { Tokens } from "../sandboxes/tokens.ts";
@@ -117,7 +118,12 @@ export class EnvdRoutes {
     const { request, response, sandbox } = exchange;
     if (request.method !== "POST") return sendEmpty(response, 405);
     const type = (request.headers["content-type"] ?? "").split(";", 1)[0]?.trim();
-    const call: ServiceCall = { guest: this.#options.guests.open(sandbox), user: readUser(request), signal };
+    const call: ServiceCall = {
+      guest: this.#options.guests.open(sandbox),
+      user: readUser(request),
+      directory: sandbox.spec.directory ?? "",
+      signal,
+    };
     const isStream = method in streams || method === inputStream;
     if (type !== (isStream ? "application/connect+json" : "application/json"))
       return sendEmpty(response, 415);
@@ -128,7 +134,7 @@ export class EnvdRoutes {
       if (!handler) throw new ConnectError("unimplemented", `${method} is not offered`);
       sendUnary(response, await handler(await readUnary(request), call));
     } catch (error) {
-      if (signal.aborted) response.destroy();
+      if (signal.aborted) cutResponse(response);
       else sendUnaryError(response, toConnectError(error));
     }
   }

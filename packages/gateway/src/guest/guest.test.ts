@@ -71,3 +71,18 @@ test("a refusal of the guest, and an answer that is cut, are told apart", async 
     isFault(error, "unavailable"),
   );
 });
+
+test("a body that cannot be read to its end is the client's fault, not a lost guest", async (t) => {
+  const silent = new Guest(
+    {
+      connect: async () => ({ stream: duplexPair()[0], release: () => undefined }),
+      prepare: async () => undefined,
+    },
+    "token",
+  );
+  async function* broken(): AsyncGenerator<Buffer> {
+    yield Buffer.from("begin");
+    throw new RangeError("too large");
+  }
+  await assert.rejects(silent.call({ op: "write" }, { signal: t.signal }, broken()), RangeError);
+});

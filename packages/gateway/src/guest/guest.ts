@@ -86,10 +86,14 @@ export class Guest {
     const cut = () => stream.destroy();
     signal.addEventListener("abort", cut, { once: true });
     let complete = false;
+    let unsent: Error | undefined;
     try {
       stream.write(`${JSON.stringify({ token: this.#token, ...request })}\n`);
       const sending = body ? sendBody(stream, body) : Promise.resolve();
-      sending.catch(cut);
+      sending.catch((error: unknown) => {
+        unsent = error instanceof Error ? error : new Error(String(error));
+        cut();
+      });
       for await (const frame of readFrames(stream)) {
         if (frame.type === "X") throw readError(frame);
         if (frame.type === "Z") {
@@ -102,6 +106,8 @@ export class Guest {
       throw new Fault("unavailable", "the connection to the guest was cut");
     } catch (error) {
       signal.throwIfAborted();
+      // What the client sends is at fault, not the guest.
+      if (unsent !== undefined) throw unsent;
       if (error instanceof GuestError || error instanceof Fault) throw error;
       throw new Fault("unavailable", "the connection to the guest was cut", { cause: error });
     } finally {

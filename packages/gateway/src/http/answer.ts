@@ -1,6 +1,7 @@
 /** Answers of the control API: the error body that the SDKs parse, and bodies with limits. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { toFault, type Fault } from "@cocoon/core";
+import { cutResponse } from "./http2.ts";
 
 /** A refusal with the status and words of the E2B API. */
 export class ApiError extends Error {
@@ -44,7 +45,7 @@ export function toApiError(error: unknown): ApiError {
 /** SDKs decide by `code` in the body, and parse it strictly. */
 export function sendError(response: ServerResponse, error: ApiError): void {
   if (response.headersSent) {
-    response.destroy();
+    cutResponse(response);
     return;
   }
   const { status, message, errorCode } = error;

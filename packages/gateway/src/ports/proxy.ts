@@ -3,8 +3,7 @@ import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { nodeHttp, sleep, type Abortable } from "@cocoon/core";
-import type { Guests } from "../sandboxes/guests.ts";
-import type { Sandbox } from "../sandboxes/sandbox.ts";
+import type { PodConnection } from "../cluster/pod-access.ts";
 import { portClosed } from "./data-plane.ts";
 
 /** Tokens for the gateway are not the guest's business. */
@@ -13,26 +12,31 @@ const dropped = new Set([
   "x-access-token",
   "e2b-sandbox-id",
   "e2b-sandbox-port",
+  "cocoon-token",
+  "cocoon-machine",
+  "cocoon-port",
+]);
+/** Of one connection, not of the request. */
+const hopByHop = new Set([
   "connection",
-  "upgrade",
+  "http2-settings",
   "keep-alive",
+  "proxy-connection",
+  "te",
   "transfer-encoding",
+  "upgrade",
 ]);
 const attempts = 5;
 const retryMs = 200;
 
 export interface ProxyTarget extends Abortable {
-  readonly sandbox: Sandbox;
-  readonly port: number;
+  /** A connection to the port of the guest. */
+  readonly connect: (options: Abortable) => Promise<PodConnection>;
+  /** The guest has begun to answer. */
+  readonly onAnswer?: () => void;
 }
 
 export class PortProxy {
-  readonly #guests: Guests;
-
-  constructor(guests: Guests) {
-    this.#guests = guests;
-  }
-
   async serve(request: IncomingMessage, response: ServerResponse, target: ProxyTarget): Promise<void> {
     // A body can be sent only once: then the first refusal is the answer.
     const hasBody =
@@ -40,7 +44,10 @@ export class PortProxy {
     for (let attempt = 1; ; attempt += 1) {
       const answer = await this.#send(request, target);
       if (answer) {
-        response.writeHead(answer.statusCode ?? 502, answer.statusMessage, answer.rawHeaders);
+        target.onAnswer?.();
+        const { statusCode = 502, statusMessage } = answer;
+        if (request.httpVersionMajor < 2) response.statusMessage = statusMessage ?? "";
+        response.writeHead(statusCode, readAnswerHeaders(answer));
         await pipeline(answer, response);
         return;
       }
@@ -51,9 +58,9 @@ export class PortProxy {
   /** Undefined when the guest closed the connection without an answer. */
   async #send(
     request: IncomingMessage,
-    { sandbox, port, signal }: ProxyTarget,
+    { connect, signal }: ProxyTarget,
   ): Promise<IncomingMessage | undefined> {
-    const { stream, release } = await this.#guests.connect(sandbox, { port, signal });
+    const { stream, release } = await connect({ signal });
     const cut = () => stream.destroy();
     signal.addEventListener("abort", cut, { once: true });
     stream.once("close", () => {
@@ -75,10 +82,9 @@ export class PortProxy {
   async upgrade(
     request: IncomingMessage,
     { socket, head }: { readonly socket: Duplex; readonly head: Buffer },
-    target: ProxyTarget,
+    { connect, signal }: ProxyTarget,
   ): Promise<void> {
-    const { sandbox, port, signal } = target;
-    const { stream, release } = await this.#guests.connect(sandbox, { port, signal });
+    const { stream, release } = await connect({ signal });
     const close = () => {
       stream.destroy();
       socket.destroy();
@@ -95,9 +101,14 @@ export class PortProxy {
   }
 }
 
+/** Pseudo headers of HTTP/2 begin with ":". */
+function isDropped(name: string): boolean {
+  return dropped.has(name) || hopByHop.has(name) || name.startsWith(":");
+}
+
 function readHeaders({ headers }: IncomingMessage): Record<string, string | string[]> {
   const kept = Object.entries(headers).filter(
-    (entry): entry is [string, string | string[]] => entry[1] !== undefined && !dropped.has(entry[0]),
+    (entry): entry is [string, string | string[]] => entry[1] !== undefined && !isDropped(entry[0]),
   );
   return {
     ...Object.fromEntries(kept),
@@ -106,12 +117,20 @@ function readHeaders({ headers }: IncomingMessage): Record<string, string | stri
   };
 }
 
+/** As they came, repeated ones too. */
+function readAnswerHeaders({ headersDistinct }: IncomingMessage): Record<string, string[]> {
+  const kept = Object.entries(headersDistinct).filter(
+    (entry): entry is [string, string[]] => entry[1] !== undefined && !hopByHop.has(entry[0]),
+  );
+  return Object.fromEntries(kept);
+}
+
 function rawUpgradeHeaders({ rawHeaders }: IncomingMessage): string {
   const kept = new Set(["connection", "upgrade"]);
   let text = "";
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] ?? "";
-    if (dropped.has(name.toLowerCase()) && !kept.has(name.toLowerCase())) continue;
+    if (isDropped(name.toLowerCase()) && !kept.has(name.toLowerCase())) continue;
     text += `${name}: ${rawHeaders[index + 1] ?? ""}\r\n`;
   }
   return text;

@@ -1,24 +1,19 @@
-/** Requests for sandboxes: to their envd, or to any of their ports. Private unless asked otherwise; may wake a machine. */
+/** Requests for sandboxes and machines: to the envd of a sandbox, or to any port. Private unless asked otherwise; may wake a machine. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { getErrorMessage, type Abortable, type Logger } from "@cocoon/core";
 import type { EnvdRoutes } from "../envd/routes.ts";
-import { guestPort } from "../guest/protocol.ts";
 import { ApiError } from "../http/answer.ts";
-import type { Guests } from "../sandboxes/guests.ts";
-import type { Sandbox } from "../sandboxes/sandbox.ts";
-import type { SandboxStore } from "../sandboxes/store.ts";
-import type { Tokens } from "../sandboxes/tokens.ts";
-import { sandboxNotFound, sendTrafficError, TrafficError } from "./data-plane.ts";
+import { describeTarget, sendTrafficError, TrafficError } from "./data-plane.ts";
+import type { MachineAdmission } from "./machine-admission.ts";
 import type { PortProxy } from "./proxy.ts";
+import type { Route } from "./route.ts";
+import type { SandboxAdmission } from "./sandbox-admission.ts";
 import type { TrafficTarget } from "./target.ts";
-import type { WakeGate } from "./wake-gate.ts";
 
 export interface TrafficOptions {
-  readonly store: SandboxStore;
-  readonly guests: Guests;
-  readonly tokens: Tokens;
-  readonly gate: WakeGate;
+  readonly sandboxes: SandboxAdmission;
+  readonly machines: MachineAdmission;
   readonly envd: EnvdRoutes;
   readonly proxy: PortProxy;
   readonly log: Logger;
@@ -34,19 +29,22 @@ export class Traffic {
   async serve(request: IncomingMessage, response: ServerResponse, target: TrafficTarget): Promise<void> {
     const left = new AbortController();
     response.once("close", () => left.abort(new Error("the client left")));
+    let route: Route | undefined;
     try {
-      const sandbox = await this.#admit(request, target, left);
-      if (target.port === guestPort) return await this.#options.envd.serve(request, response, sandbox);
-      const stream = this.#options.guests.track(sandbox);
+      route = await this.#admit(request, target, left);
+      if (route.envdOf) return await this.#options.envd.serve(request, response, route.envdOf);
+      const stream = route.track();
       response.once("close", () => stream.abort());
       await this.#options.proxy.serve(request, response, {
-        sandbox,
-        port: target.port,
+        connect: route.connect,
         signal: stream.signal,
+        onAnswer: () => route?.turn?.[Symbol.dispose](),
       });
     } catch (error) {
       if (left.signal.aborted) return;
       sendTrafficError(response, this.#explain(error, target), target);
+    } finally {
+      route?.turn?.[Symbol.dispose]();
     }
   }
 
@@ -58,61 +56,43 @@ export class Traffic {
     const left = new AbortController();
     const { socket } = ends;
     socket.once("close", () => left.abort(new Error("the client left")));
+    let route: Route | undefined;
     try {
-      const sandbox = await this.#admit(request, target, left);
-      if (target.port === guestPort) throw new TrafficError(404, "not found");
-      const stream = this.#options.guests.track(sandbox);
+      route = await this.#admit(request, target, left);
+      if (route.envdOf) throw new TrafficError(404, "not found");
+      const stream = route.track();
       socket.once("close", () => stream.abort());
-      await this.#options.proxy.upgrade(request, ends, { sandbox, port: target.port, signal: stream.signal });
+      await this.#options.proxy.upgrade(request, ends, { connect: route.connect, signal: stream.signal });
     } catch (error) {
       const { status, message } = this.#explain(error, target);
-      const text = JSON.stringify({ sandboxId: target.id, message, code: status });
+      const text = JSON.stringify({ ...describeTarget(target), message, code: status });
       socket.end(
         `HTTP/1.1 ${status} Error\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(text)}\r\nConnection: close\r\n\r\n${text}`,
       );
+    } finally {
+      route?.turn?.[Symbol.dispose]();
     }
   }
 
-  /** The sandbox, ready for the request. */
-  async #admit(
-    request: IncomingMessage,
-    { id, port }: TrafficTarget,
-    { signal }: Abortable,
-  ): Promise<Sandbox> {
-    const { store, gate } = this.#options;
-    const sandbox = store.tryFind(id);
-    if (!sandbox || (sandbox.state === "paused" && !sandbox.spec.autoResume)) throw sandboxNotFound();
-    if (port !== guestPort) this.#assertTraffic(request, sandbox);
-    if (sandbox.isReady) return sandbox;
-    if (sandbox.state === "paused" && port === guestPort) this.#assertWaker(request, sandbox);
-    return gate.pass(sandbox, { signal });
+  #admit(request: IncomingMessage, target: TrafficTarget, { signal }: Abortable): Promise<Route> {
+    const { sandboxes, machines } = this.#options;
+    return target.kind === "sandbox"
+      ? sandboxes.admit(request, target, { signal })
+      : machines.admit(request, target, { signal });
   }
 
-  #assertTraffic(request: IncomingMessage, sandbox: Sandbox): void {
-    if (sandbox.spec.publicTraffic) return;
-    const token = String(request.headers["e2b-traffic-access-token"] ?? "");
-    if (!this.#options.tokens.matches("traffic", sandbox, token))
-      throw new TrafficError(403, "the header e2b-traffic-access-token is missing or wrong");
-  }
-
-  /** Only a client of the sandbox may wake it. */
-  #assertWaker(request: IncomingMessage, sandbox: Sandbox): void {
-    const token = String(request.headers["x-access-token"] ?? "");
-    if (sandbox.spec.secure && !this.#options.tokens.matches("envd", sandbox, token))
-      throw new TrafficError(403, "the header X-Access-Token is missing or wrong");
-  }
-
-  #explain(error: unknown, { id, port }: TrafficTarget): TrafficError {
+  #explain(error: unknown, target: TrafficTarget): TrafficError {
     if (error instanceof TrafficError) return error;
     if (error instanceof ApiError)
       return new TrafficError(
         error.status === 404 ? 502 : error.status,
         error.status === 404 ? "The sandbox was not found" : error.message,
       );
+    const { port } = target;
     this.#options.log.info(
-      { sandbox: id, port, error: getErrorMessage(error) },
-      "request to a sandbox failed",
+      { ...describeTarget(target), port, error: getErrorMessage(error) },
+      "request to a machine failed",
     );
-    return new TrafficError(502, `The sandbox cannot be reached: ${getErrorMessage(error)}`);
+    return new TrafficError(502, `The machine cannot be reached: ${getErrorMessage(error)}`);
   }
 }

@@ -1,32 +1,34 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Sandbox } from "../sandboxes/sandbox.ts";
 import { TrafficError } from "./data-plane.ts";
 import { WakeGate } from "./wake-gate.ts";
 
-const sandbox = { namespace: "a", id: "i1" } as Sandbox;
-
 test("a thousand requests for one sleeping machine are one wake, and all pass", async (t) => {
   let wakes = 0;
-  const wake = Promise.withResolvers<Sandbox>();
-  const gate = new WakeGate({ wake: () => ((wakes += 1), wake.promise), maxHeld: 1_000, holdMs: 10_000 });
-  const waiting = Array.from({ length: 1_000 }, () => gate.pass(sandbox, { signal: t.signal }));
-  const beyond = gate.pass(sandbox, { signal: t.signal });
+  const waking = Promise.withResolvers<string>();
+  const gate = new WakeGate<string>({ maxHeld: 1_000, holdMs: 10_000 });
+  const wake = () => ((wakes += 1), waking.promise);
+  const request = { key: "a/i1", wake, signal: t.signal };
+  const waiting = Array.from({ length: 1_000 }, async () => {
+    const { machine, turn } = await gate.pass(request);
+    turn[Symbol.dispose]();
+    return machine;
+  });
   await assert.rejects(
-    beyond,
+    gate.pass(request),
     (error) => error instanceof TrafficError && error.status === 503 && error.retryAfterSeconds === 1,
   );
-  wake.resolve(sandbox);
-  assert.equal(new Set(await Promise.all(waiting)).size, 1);
+  waking.resolve("ready");
+  assert.deepEqual(new Set(await Promise.all(waiting)), new Set(["ready"]));
   assert.deepEqual([wakes, gate.held], [1, 0]);
 });
 
 test("a request that waits too long is told when to come again, and the wake goes on", async (t) => {
-  const wake = Promise.withResolvers<Sandbox>();
-  const gate = new WakeGate({ wake: () => wake.promise, maxHeld: 10, holdMs: 20 });
+  const waking = Promise.withResolvers<string>();
+  const gate = new WakeGate<string>({ maxHeld: 10, holdMs: 20 });
   await assert.rejects(
-    gate.pass(sandbox, { signal: t.signal }),
+    gate.pass({ key: "a/i1", wake: () => waking.promise, signal: t.signal }),
     (error) => error instanceof TrafficError && error.status === 503,
   );
-  wake.resolve(sandbox);
+  waking.resolve("ready");
 });

@@ -42,7 +42,8 @@ export class Guests {
     const { spec, id } = sandbox;
     const own = { E2B_SANDBOX: "true", E2B_SANDBOX_ID: id, E2B_TEMPLATE_ID: spec.template };
     const env = Object.entries({ ...own, ...spec.env }).map(([name, value]) => `${name}=${value}`);
-    const input = `${JSON.stringify({ token: this.#tokens.compute("guest", sandbox), user: "user", env })}\n`;
+    const token = this.#tokens.compute("guest", sandbox);
+    const input = `${JSON.stringify({ token, user: spec.user || "user", env })}\n`;
     await this.#pods.run(target(sandbox), { command: serveCommand, input }, options);
   }
 

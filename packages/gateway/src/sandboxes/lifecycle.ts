@@ -1,11 +1,14 @@
 /** Create, pause, wake, prolong and kill. Each writes the desired state once, and waits for the operator and the node to reach it. */
-import type { CocoonSetSpecInput } from "@cocoon/contract";
-import { getErrorMessage, isFault, withDeadline, type Abortable, type Logger } from "@cocoon/core";
+import { annotation, gatewayKey, type CocoonSetSpecInput } from "@cocoon/contract";
+import { getErrorMessage, isFault, sleep, withDeadline, type Abortable, type Logger } from "@cocoon/core";
+import type { KubeConnection } from "@cocoon/kube";
+import { tryReadPod } from "../cluster/read-pod.ts";
 import { ApiError } from "../http/answer.ts";
 import type { Tenant, TenantSets } from "../tenants/tenant.ts";
 import type { Guests } from "./guests.ts";
 import { makeSandboxId } from "./ids.ts";
 import {
+  getPodName,
   getUser,
   tryReadSandbox,
   writeSandboxSpec,
@@ -19,6 +22,7 @@ import { sandboxLabels, setIdentity } from "./templates.ts";
 export interface LifecycleOptions {
   readonly store: SandboxStore;
   readonly sets: TenantSets;
+  readonly client: Pick<KubeConnection, "raw">;
   readonly guests: Guests;
   readonly log: Logger;
   /** How long a machine may take to come up, to sleep, or to wake. */
@@ -34,7 +38,12 @@ export interface CreateRequest {
   readonly id?: string;
 }
 
+interface Awaited extends Abortable {
+  readonly generation: number;
+}
+
 const minWakeSeconds = 300;
+const savedPollMs = 150;
 const endless = "9999-12-31T23:59:59Z";
 
 export class Lifecycle {
@@ -48,7 +57,7 @@ export class Lifecycle {
     const { store, sets } = this.#options;
     this.assertLife(request.spec.timeout);
     const now = store.now();
-    const spec: SandboxSpec = { ...request.spec, startedAt: now.toISOString() };
+    const spec: SandboxSpec = { ...request.spec, startedAt: now.toISOString(), generation: 1 };
     const id = request.id ?? makeSandboxId();
     const object = {
       ...setIdentity,
@@ -68,6 +77,33 @@ export class Lifecycle {
       if (request.id === undefined) await this.#discard(tenant, { name: id, uid: metadata.uid ?? "" });
       throw error;
     }
+  }
+
+  /** A warm machine becomes this sandbox; undefined when another create was faster. It is prepared: only an environment is new to it. */
+  async takeOver(
+    tenant: Tenant,
+    { member, spec: wanted }: { readonly member: SetObject; readonly spec: CreateRequest["spec"] },
+    options: Abortable,
+  ): Promise<Sandbox | undefined> {
+    const { store, sets } = this.#options;
+    this.assertLife(wanted.timeout);
+    const { name: id = "", uid, resourceVersion, generation = 0 } = member.metadata;
+    const now = store.now();
+    const spec: SandboxSpec = { ...wanted, startedAt: now.toISOString(), generation };
+    const annotations = { ...writeSandboxSpec(spec), [gatewayKey.poolReady]: null };
+    const labels = { ...sandboxLabels, [gatewayKey.pool]: null };
+    const body = {
+      metadata: { uid, resourceVersion, labels, annotations },
+      spec: { expire: buildExpiry(spec, now) },
+    };
+    try {
+      await sets.patch(tenant, id, body, options);
+    } catch (error) {
+      if (isFault(error, "conflict") || isFault(error, "notFound")) return undefined;
+      throw error;
+    }
+    const isPrepared = Object.keys(spec.env).length === 0;
+    return this.#awaitReady(tenant, id, { ...options, isPrepared });
   }
 
   async #discard(tenant: Tenant, target: { readonly name: string; readonly uid: string }): Promise<void> {
@@ -111,7 +147,8 @@ export class Lifecycle {
   ): Promise<void> {
     const now = this.#options.store.now();
     const { pausedAt: _paused, ...rest } = sandbox.spec;
-    const spec: SandboxSpec = { ...rest, startedAt: now.toISOString() };
+    const generation = (sandbox.set.metadata.generation ?? 0) + 1;
+    const spec: SandboxSpec = { ...rest, startedAt: now.toISOString(), generation };
     const body = {
       metadata: { uid: sandbox.set.metadata.uid, annotations: writeSandboxSpec(spec) },
       spec: { suspend: false, expire: buildExpiry({ ...spec, timeout }, now) },
@@ -130,7 +167,10 @@ export class Lifecycle {
     await sets.patch(tenant, sandbox.id, { metadata: { uid }, spec: { expire } }, { signal });
   }
 
-  /** Resolves when memory and disk are verified in the registry and the machine is gone from its node. */
+  /**
+   * Resolves when the machine is paused and saved on its node; the push to the registry follows. Where the node does not report that,
+   * when memory and disk are verified in the registry.
+   */
   async pause(tenant: Tenant, sandbox: Sandbox, { signal }: Abortable): Promise<void> {
     const { store, sets, guests } = this.#options;
     const spec: SandboxSpec = { ...sandbox.spec, pausedAt: store.now().toISOString() };
@@ -140,12 +180,41 @@ export class Lifecycle {
     };
     const { metadata } = await sets.patch(tenant, sandbox.id, body, { signal });
     guests.forget(sandbox);
+    const { generation = 0 } = metadata;
+    const over = new AbortController();
+    const until = AbortSignal.any([signal, over.signal]);
+    try {
+      await Promise.race([
+        this.#awaitSuspended(sandbox, { generation, signal: until }),
+        this.#awaitSaved(sandbox, { generation, signal: until }),
+      ]);
+    } finally {
+      over.abort(new Error("paused"));
+    }
+    guests.forget(sandbox);
+  }
+
+  async #awaitSuspended(sandbox: Sandbox, { generation, signal }: Awaited): Promise<void> {
     await this.#wait(sandbox, { signal, what: "pause" }, (set) => {
       if (!set) throw new ApiError(404, `Sandbox ${sandbox.id} not found`);
-      const seen = (set.status?.observedGeneration ?? 0) >= (metadata.generation ?? 0);
+      const seen = (set.status?.observedGeneration ?? 0) >= generation;
       return seen && set.status?.phase === "Suspended" ? true : undefined;
     });
-    guests.forget(sandbox);
+  }
+
+  /** Never resolves where the pod does not say so. */
+  async #awaitSaved(sandbox: Sandbox, { generation, signal }: Awaited): Promise<void> {
+    const query = { namespace: sandbox.namespace, pod: getPodName(sandbox), user: getUser(sandbox), signal };
+    const never = new Promise<never>(() => undefined);
+    while (await sleep(savedPollMs, { signal }))
+      try {
+        const pod = await tryReadPod(this.#options.client, query);
+        const saved = Number(pod?.metadata.annotations?.[annotation.savedGeneration] ?? -1);
+        if (saved >= generation) return;
+      } catch {
+        // The set's status says the same, later.
+      }
+    return never;
   }
 
   async kill(tenant: Tenant, sandbox: Sandbox, options: Abortable): Promise<void> {
@@ -171,7 +240,11 @@ export class Lifecycle {
   }
 
   /** Ready, and its guest has the token and environment of this sandbox. */
-  async #awaitReady(tenant: Tenant, id: string, { signal }: Abortable): Promise<Sandbox> {
+  async #awaitReady(
+    tenant: Tenant,
+    id: string,
+    { signal, isPrepared = false }: Abortable & { readonly isPrepared?: boolean },
+  ): Promise<Sandbox> {
     const { store, guests } = this.#options;
     const ready = await this.#wait({ namespace: tenant.namespace, id }, { signal, what: "start" }, (set) => {
       if (!set) return undefined; // the cache is behind our own write
@@ -181,7 +254,7 @@ export class Lifecycle {
         throw new ApiError(500, describeFailure(set), { errorCode: "sandbox_create_failed" });
       return sandbox.isReady ? sandbox : undefined;
     });
-    await guests.prepare(ready, { signal: withDeadline(signal, this.#options.waitMs) });
+    if (!isPrepared) await guests.prepare(ready, { signal: withDeadline(signal, this.#options.waitMs) });
     return ready;
   }
 

@@ -30,6 +30,9 @@ export const sandboxSpec = z.object({
   account: z.string().regex(/^[a-z0-9][a-z0-9.-]{0,252}$/),
   metadata: texts.default({}),
   env: texts.default({}),
+  /** Of the template: user and directory of commands that name none. */
+  user: z.string().optional(),
+  directory: z.string().optional(),
   /** Seconds; what a wake by traffic gives it. */
   timeout: z.number(),
   autoPause: z.boolean().default(false),
@@ -41,6 +44,8 @@ export const sandboxSpec = z.object({
   internet: z.boolean().optional(),
   network: z.record(z.string(), z.unknown()).optional(),
   startedAt: z.string(),
+  /** First generation of the set whose status speaks of this run; later ones may only have moved the end. */
+  generation: z.int().optional(),
   /** When it was paused; absent while it runs. */
   pausedAt: z.string().optional(),
   /** Of a snapshot: the sandbox it was made of, and its machine. */
@@ -71,7 +76,7 @@ export function tryReadSandbox(set: SetObject, now: Date): Sandbox | undefined {
   const expired = expiry.getTime() <= now.getTime();
   if (expired && expire?.action === "Delete") return undefined;
   const paused = expired || suspend === true;
-  const phase = readPhase(set);
+  const phase = readPhase(set, spec.generation);
   return {
     ...readOwner(set),
     set,
@@ -86,10 +91,20 @@ export function tryReadSandbox(set: SetObject, now: Date): Sandbox | undefined {
 /** The last moment that a Date can hold. */
 const latest = 8.64e15;
 
-function tryReadSpec({ metadata }: SetObject): SandboxSpec | undefined {
-  const { deletionTimestamp, labels, annotations } = metadata;
+function tryReadSpec(set: SetObject): SandboxSpec | undefined {
+  const { deletionTimestamp, labels, annotations } = set.metadata;
   if (deletionTimestamp !== undefined || labels?.[gatewayKey.sandbox] !== "true") return undefined;
-  return sandboxSpec.safeParse(tryParseJson(annotations?.[gatewayKey.sandboxSpec] ?? "")).data;
+  return parseSpec(set, annotations?.[gatewayKey.sandboxSpec] ?? "");
+}
+
+/** Objects of a cache do not change: each is parsed once, not for every request and list. */
+const parsed = new WeakMap<SetObject, SandboxSpec | undefined>();
+
+function parseSpec(set: SetObject, text: string): SandboxSpec | undefined {
+  if (parsed.has(set)) return parsed.get(set);
+  const spec = sandboxSpec.safeParse(tryParseJson(text)).data;
+  parsed.set(set, spec);
+  return spec;
 }
 
 function readOwner({ metadata }: SetObject): { readonly id: string; readonly namespace: string } {
@@ -100,10 +115,21 @@ function isMainReady({ status }: SetObject): boolean {
   return status?.agents?.[0]?.ready === true;
 }
 
-/** Of the newest generation: an older one says nothing about what was asked for since. */
-function readPhase({ metadata, status }: SetObject): string {
-  const isCurrent = (status?.observedGeneration ?? 0) >= (metadata.generation ?? 0);
+/** Of this run: a status of before says nothing about what was asked for since. */
+function readPhase({ metadata, status }: SetObject, generation = metadata.generation ?? 0): string {
+  const isCurrent = (status?.observedGeneration ?? 0) >= generation;
   return (isCurrent ? status?.phase : undefined) ?? "Pending";
+}
+
+/** A set that runs and is no sandbox yet, as far as its guest is concerned. */
+export function describeRunning(set: SetObject, spec: SandboxSpec): Sandbox {
+  const endAt = new Date(set.spec?.expire?.at ?? latest);
+  return { ...readOwner(set), set, spec, state: "running", endAt, isReady: true, phase: "Running" };
+}
+
+/** Its main machine runs and answers. */
+export function isSetReady(set: SetObject): boolean {
+  return readPhase(set) === "Running" && isMainReady(set);
 }
 
 export function writeSandboxSpec(spec: SandboxSpec): Readonly<Record<string, string>> {

@@ -2,16 +2,22 @@
  * Snapshots that sandboxes start from. Each is a CocoonSet whose machine was forked from a sandbox and then hibernated: its memory and
  * disk are in the registry, it runs nowhere, and it lasts until it is deleted.
  */
-import { createHash } from "node:crypto";
 import { gatewayKey, hibernateTag, type CocoonSetSpecInput } from "@cocoon/contract";
 import { getErrorMessage, isFault, withDeadline, type Abortable, type Logger } from "@cocoon/core";
 import type { ObjectCache } from "@cocoon/kube";
 import { ApiError } from "../http/answer.ts";
 import type { Tenant, TenantSets } from "../tenants/tenant.ts";
 import { makeSandboxId } from "./ids.ts";
-import { sandboxSpec, writeSandboxSpec, type Sandbox, type SandboxSpec, type SetObject } from "./sandbox.ts";
+import {
+  describeRunning,
+  sandboxSpec,
+  writeSandboxSpec,
+  type Sandbox,
+  type SandboxSpec,
+  type SetObject,
+} from "./sandbox.ts";
 import { CacheWaiters } from "./cache-waiters.ts";
-import { buildSetSpec, setIdentity, type Template } from "./templates.ts";
+import { buildSetSpec, hashTemplate, setIdentity, type Template } from "./templates.ts";
 
 export interface Snapshot {
   /** Name of its set. */
@@ -20,6 +26,8 @@ export interface Snapshot {
   /** What the client called it; empty when it has no name. */
   readonly alias: string;
   readonly template: Template;
+  /** What sandboxes of it begin with. */
+  readonly defaults: Pick<SandboxSpec, "env" | "user" | "directory">;
   /** The sandbox it was made of. */
   readonly source: string;
   readonly createdAt: string;
@@ -91,6 +99,22 @@ export class Snapshots implements Disposable {
     return snapshot;
   }
 
+  /** A template that a client builds: `work` is done in the machine before it is saved. */
+  async build(tenant: Tenant, request: BuildRequest, options: Abortable): Promise<Snapshot> {
+    const { alias, name, template, setSpec, defaults, work } = request;
+    const before = this.list(tenant.namespace).filter((each) => each.alias === alias);
+    const { spec } = describeBuiltIn(tenant, template);
+    const set = await this.#save(
+      tenant,
+      { name, label: alias, spec: { ...spec, ...defaults, source: "" }, setSpec, work, waitMs: buildMs },
+      options,
+    );
+    for (const each of before) await this.delete(tenant, each, options);
+    const snapshot = tryReadSnapshot(set);
+    if (!snapshot) throw new ApiError(500, `template ${alias} was not saved`);
+    return snapshot;
+  }
+
   async delete(tenant: Tenant, { name, uid }: Snapshot, options: Abortable): Promise<void> {
     await this.#options.sets.delete(tenant, { name, uid }, options);
   }
@@ -127,7 +151,8 @@ export class Snapshots implements Disposable {
 
   /** Waits until the machine runs, hibernates it. What fails on the way is removed; what is left by a crash expires. */
   async #save(tenant: Tenant, request: SaveRequest, { signal }: Abortable): Promise<SetObject> {
-    const { sets, waitMs } = this.#options;
+    const { sets } = this.#options;
+    const { waitMs = this.#options.waitMs } = request;
     const deadline = withDeadline(signal, waitMs);
     const expire = { at: new Date(Date.now() + 2 * waitMs).toISOString(), action: "Delete" as const };
     const object = buildSnapshotSet(tenant.namespace, {
@@ -138,7 +163,10 @@ export class Snapshots implements Disposable {
     const uid = created.metadata.uid ?? "";
     const key = { namespace: tenant.namespace, name: request.name };
     try {
-      await this.#waiters.waitFor(key, (set) => reachesPhase(set, "Running", created), { signal: deadline });
+      const running = await this.#waiters.waitFor(key, (set) => reachesPhase(set, "Running", created), {
+        signal: deadline,
+      });
+      await request.work?.(describeRunning(running, request.spec), { signal: deadline });
       const patch = { metadata: { uid }, spec: { suspend: true, expire: null } };
       const asleep = await sets.patch(tenant, request.name, patch, { signal });
       return await this.#waiters.waitFor(key, (set) => reachesPhase(set, "Suspended", asleep), {
@@ -161,7 +189,21 @@ interface SaveRequest {
   readonly label: string;
   readonly spec: SandboxSpec;
   readonly setSpec: CocoonSetSpecInput;
+  /** Done in the machine before it is saved. */
+  readonly work?: (machine: Sandbox, options: Abortable) => Promise<void>;
+  /** How long all of it may take; default: that of the gateway. */
+  readonly waitMs?: number;
 }
+
+export interface BuildRequest extends Pick<SaveRequest, "name" | "setSpec"> {
+  readonly alias: string;
+  readonly template: Template;
+  readonly defaults: Snapshot["defaults"];
+  readonly work: NonNullable<SaveRequest["work"]>;
+}
+
+/** Installing packages under emulation takes its time. */
+const buildMs = 3_600_000;
 
 function describeBuiltIn({ user }: Tenant, template: Template): Pick<SaveRequest, "spec" | "setSpec"> {
   const nothing = { metadata: {}, env: {}, timeout: 0, autoPause: false, autoResume: false };
@@ -224,7 +266,25 @@ function tryReadSnapshot(set: SetObject): Snapshot | undefined {
   const spec = sandboxSpec.safeParse(tryParseAnnotation(set)).data;
   if (label === undefined || !spec?.machine || !isComplete(set)) return undefined;
   const { machine: template, source = "" } = spec;
-  return { name, namespace, alias: label === unnamed ? "" : label, template, source, createdAt, uid };
+  return {
+    defaults: readDefaults(spec),
+    name,
+    namespace,
+    alias: label === unnamed ? "" : label,
+    template,
+    source,
+    createdAt,
+    uid,
+  };
+}
+
+/** Of a template that was built. The environment of a sandbox is its own: a snapshot of it does not pass it on. */
+function readDefaults({ source = "", env, user, directory }: SandboxSpec): Snapshot["defaults"] {
+  return {
+    env: source === "" ? env : {},
+    ...(user ? { user } : {}),
+    ...(directory ? { directory } : {}),
+  };
 }
 
 function isComplete({ metadata, spec, status }: SetObject): boolean {
@@ -241,6 +301,5 @@ function tryParseAnnotation({ metadata }: SetObject): unknown {
 
 /** Another image or size is another snapshot. */
 function builtInName(template: Template): string {
-  const digest = createHash("sha256").update(JSON.stringify(template)).digest("hex");
-  return `template-${template.name.replaceAll("_", "-")}-${digest.slice(0, 8)}`;
+  return `template-${hashTemplate(template)}`;
 }

@@ -1,4 +1,5 @@
 /** What sandboxes start from. */
+import { createHash } from "node:crypto";
 import { apiVersion, gatewayKey, type CocoonSetSpecInput } from "@cocoon/contract";
 import * as z from "zod";
 import { ApiError } from "../http/answer.ts";
@@ -49,6 +50,12 @@ export function buildSetSpec(template: Template): CocoonSetSpecInput {
       resources: { requests: { cpu: "100m", memory }, limits: { cpu: String(cpus), memory } },
     },
   };
+}
+
+/** Another image or size is another template. */
+export function hashTemplate(template: Template): string {
+  const digest = createHash("sha256").update(JSON.stringify(template)).digest("hex");
+  return `${template.name.replaceAll("_", "-")}-${digest.slice(0, 8)}`;
 }
 
 export const setIdentity = { apiVersion, kind: "CocoonSet" } as const;

@@ -1,0 +1,60 @@
+/** Templates that the SDK's builder makes: steps in a machine, saved, and sandboxes of them. */
+import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { ownControlPlane, temporaryDirectory } from "@cocoon/testkit";
+import { Sandbox, Template } from "e2b";
+import { openGatewayWorld, type GatewayWorld } from "./world.ts";
+
+const cluster = await ownControlPlane();
+let world: GatewayWorld;
+const slow = { requestTimeoutMs: 240_000 };
+
+before(async () => {
+  world = await openGatewayWorld(cluster);
+});
+
+after(async () => {
+  await world[Symbol.asyncDispose]();
+  await cluster[Symbol.asyncDispose]();
+});
+
+test("a template is built by its steps, and sandboxes of it have its files, environment, user and directory", async () => {
+  await using context = await temporaryDirectory();
+  await mkdir(join(context.path, "app"));
+  await writeFile(join(context.path, "app", "main.txt"), "from the client\n");
+  const template = Template({ fileContextPath: context.path })
+    .fromTemplate("base")
+    .setEnvs({ STAGE: "built" })
+    .setWorkdir("/srv/work")
+    .runCmd("echo $STAGE > made; id -un >> made", { user: "root" })
+    .copy("app", "/srv/app")
+    .setUser("user");
+  const lines: string[] = [];
+  const built = await Template.build(template, "mine", {
+    ...world.connection,
+    ...slow,
+    onBuildLogs: (entry) => void lines.push(entry.message),
+  });
+  assert.equal(built.name, "mine");
+  assert.ok(
+    lines.some((line) => line.includes("RUN echo $STAGE")),
+    lines.join("\n"),
+  );
+  assert.equal(await Template.exists("mine", world.connection), true);
+  assert.equal(await Template.exists("other", world.connection), false);
+  const sandbox = await Sandbox.create("mine", { ...world.connection, ...slow, timeoutMs: 600_000 });
+  const ran = await sandbox.commands.run("cat made /srv/app/main.txt; echo $STAGE; pwd; id -un");
+  assert.equal(ran.stdout, "built\nroot\nfrom the client\nbuilt\n/srv/work\nuser\n");
+  assert.equal(await sandbox.kill(), true);
+});
+
+test("a step that fails ends the build with its message and its place", async () => {
+  const template = Template().fromTemplate("base").runCmd("true").runCmd("echo out of luck; exit 3");
+  await assert.rejects(
+    Template.build(template, "broken", { ...world.connection, ...slow }),
+    /ended with exit status 3/,
+  );
+  assert.equal(await Template.exists("broken", world.connection), false);
+});
