@@ -34,6 +34,12 @@ export const eventSources: readonly EventSource[] = [
         "A snapshot is in the registry; the message says how much was sent, and how long it took.",
       ),
       normal("Woken", "The machine was restored from that digest, on that node, in that time."),
+      normal("Woken", "The machine was restored from that digest."),
+      warning(
+        "EnvironmentNotWritten",
+        "The guest runs no programs for the kubelet, so its login shells do not have the variables of its claim.",
+      ),
+      normal("Rewound", "The machine starts from the PodSnapshot that its pod names."),
       normal("ModeResolved", "The set names no mode and its image is not a snapshot: the image boots."),
       normal("MachineLocal", "A machine that ran before its memory and disks were here has all of them now."),
       normal(
@@ -245,6 +251,21 @@ export const eventSources: readonly EventSource[] = [
   },
   {
     component: "cocoon-operator",
+    on: "Sandboxes, SandboxClaims and SandboxWarmPools",
+    directories: ["packages/operator/src/sandbox"],
+    events: [
+      warning("MultiplePods", "More than one pod is owned by the Sandbox; none is touched."),
+      normal("SandboxAdopted", "The claim took a Sandbox out of its warm pool."),
+      normal("SandboxProvisioned", "A Sandbox was made for the claim alone."),
+      normal("ClaimExpired", "The claim reached its time."),
+      warning(
+        "WarmPoolNotProgressing",
+        "The pool has no template that machines can run, or its members wait for room on VM hosts.",
+      ),
+    ],
+  },
+  {
+    component: "cocoon-operator",
     on: "CocoonHibernations",
     directories: ["packages/operator/src/hibernation"],
     events: [
@@ -275,6 +296,17 @@ export const eventSources: readonly EventSource[] = [
 
 /** Reasons in the same sources that are conditions of a status, or answers, not events. */
 export const notEvents: ReadonlySet<string> = new Set([
+  // Reasons of conditions of agent-sandbox and of PodSnapshots.
+  "Complete",
+  "Failed",
+  "PodFailed",
+  "PodSchedulingUnknown",
+  "PodSucceeded",
+  "Restored",
+  "SandboxCreatePending",
+  "SandboxExpired",
+  "SandboxMissing",
+  "SnapshotReady",
   "AllAsleep",
   "ContainersNotReady",
   "ExitCode",

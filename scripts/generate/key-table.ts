@@ -158,6 +158,27 @@ const podAnnotations: readonly Row[] = [
     "kubelet, operator",
     "ours: `true` while the VM runs and content of its snapshot is still on its way: the snapshot is not dropped",
   ],
+  [
+    annotation.env,
+    "operator",
+    "kubelet, gateway",
+    "variables that the running machine is given, a JSON object: those of a SandboxClaim",
+  ],
+  [annotation.envApplied, "kubelet", "operator", "hash of the variables that the guest has"],
+  [annotation.snapshotRequest, "operator", "kubelet", "name of a PodSnapshot to make of the running machine"],
+  [annotation.snapshotTaken, "kubelet", "operator", "the PodSnapshot that was made, and its digest"],
+  [
+    annotation.restoredSnapshots,
+    "kubelet",
+    "kubelet",
+    "PodSnapshots that are part of what the machine woke from",
+  ],
+  [
+    annotation.rewoundTo,
+    "kubelet",
+    "kubelet",
+    "the PodSnapshot that the machine was set back to before it woke",
+  ],
 ];
 
 const setAnnotations: readonly Row[] = [

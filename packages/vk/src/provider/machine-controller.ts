@@ -62,6 +62,8 @@ const terminal: ReadonlySet<Step["kind"]> = new Set(["settled", "wait", "showSta
 /** They come after `ready`: their failure is retried here, and does not make the machine a failed one. */
 const background: ReadonlySet<Step["kind"]> = new Set([
   "publish",
+  "setEnvironment",
+  "saveNamed",
   "dropTag",
   "reportSnapshot",
   "clearDigest",

@@ -29,6 +29,9 @@ function planReady(observed: Observed, vm: ObservedVm): Step {
   if (!probe.running) return { kind: "probe" };
   if (!probe.result) return settled;
   if (!probe.published || (probe.result.ok && !reports(machine, "ready"))) return { kind: "publish" };
+  if (probe.result.ok && machine.env && !machine.env.applied) return { kind: "setEnvironment" };
+  if (probe.result.ok && !vm.loading && machine.snapshotRequest !== "" && observed.hasRegistry)
+    return { kind: "saveNamed", vmId: vm.id, name: machine.snapshotRequest };
   // Until everything is here, the snapshot in the registry is the machine's only whole copy.
   if (!probe.result.ok || vm.loading) return settled;
   if (machine.loading) return { kind: "announceLocal" };
@@ -50,6 +53,10 @@ function planWakeEnd({ stale }: Observed, vm: ObservedVm): Step {
 function planComingUp(observed: Observed): Step {
   const { machine } = observed;
   const snapshot = getFound(observed.hibernated);
+  if (machine.rewindTo !== "" && observed.hasRegistry && !hasRun(machine)) {
+    const problem = snapshot && checkOwner(observed, snapshot);
+    return problem ?? { kind: "rewind", name: machine.rewindTo };
+  }
   if (snapshot)
     return checkOwner(observed, snapshot) ?? checkBase(machine, snapshot) ?? planRestore(observed, snapshot);
   const mustRestore = machine.restoreMarked && !hasRun(machine);
