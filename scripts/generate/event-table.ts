@@ -1,3 +1,4 @@
+/* oxlint-disable max-lines -- a table */
 /** Every event that parts of Cocoon write, as people meet it. The generator compares it with the sources. */
 interface EventEntry {
   readonly reason: string;

@@ -1,3 +1,4 @@
+/* oxlint-disable max-lines -- a table */
 /**
  * The writers and readers of each metadata key: the source of docs/contract.md. A test of `contract` compares that page with
  * `keys.ts`, so that a new key cannot stay undocumented.

@@ -163,7 +163,9 @@ export function extension(kind: string, name: string, spec: object): object {
   return { apiVersion: "extensions.agents.x-k8s.io/v1beta1", kind, metadata: { name }, spec };
 }
 
-export function condition(object: SandboxView | undefined, type: string) {
+type ShownCondition = NonNullable<NonNullable<SandboxView["status"]>["conditions"]>[number];
+
+export function condition(object: SandboxView | undefined, type: string): ShownCondition | undefined {
   return object?.status?.conditions?.find((each) => each.type === type);
 }
 

@@ -25,6 +25,7 @@ import { preparePlatform, type Platform, type PlatformRequest } from "../platfor
 import { hasMetricsServer } from "../parts/parts.ts";
 import { demoPod, ensureDemo, fetchDemoImage } from "../demo.ts";
 import { ensureGatewayKey, type GatewayAccess } from "../gateway-key.ts";
+import { describeAgentSandbox } from "../agent-sandbox-text.ts";
 import { warnLowSpace } from "../disk-space.ts";
 import { dryRunScript } from "../dry-run.ts";
 import { Quit, exitCode } from "../run-cli.ts";
@@ -86,7 +87,8 @@ export async function up(options: UpOptions): Promise<void> {
     const platform = await startPlatform(directory, options, signal);
     if (options.parts && options.demo) await bringUpDemo(platform, signal);
     const gateway = options.parts ? await ensureGatewayKey(platform, { signal }) : undefined;
-    process.stdout.write(readyText(platform, options, gateway));
+    const sandboxes = options.parts ? await describeAgentSandbox(directory) : "";
+    process.stdout.write(`${readyText(platform, options, gateway)}${sandboxes}`);
   } catch (error) {
     if (!signal.aborted) throw error;
     process.stderr.write(

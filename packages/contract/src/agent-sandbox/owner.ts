@@ -39,6 +39,6 @@ const maxVmName = 63;
 export function sandboxVmName(namespace: string, uid: string): string {
   const plain = podVmName(namespace, `sbx-${uid}`);
   if (plain.length <= maxVmName) return plain;
-  const reversed = [...namespace].toReversed().join("");
+  const reversed = namespace.split("").toReversed().join("");
   return `sbx-${sandboxHash(namespace)}${sandboxHash(reversed)}-${uid}`;
 }

@@ -5,7 +5,7 @@ import { celRules, defineKind, field, specRequired } from "../schema.ts";
 import { blueprint } from "./blueprint.ts";
 import { sandboxApiVersion } from "./keys.ts";
 
-export const operatingModes = ["Running", "Suspended"] as const;
+const operatingModes = ["Running", "Suspended"] as const;
 
 const specSchema = z
   .object({

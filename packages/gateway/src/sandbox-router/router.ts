@@ -55,7 +55,11 @@ interface Place {
   readonly sandboxUid: string;
 }
 
-const sandboxes = resourceType<KubeObject & { readonly status?: { readonly podIPs?: readonly string[] } }>({
+interface SandboxObject extends KubeObject {
+  readonly status?: { readonly podIPs?: readonly string[] };
+}
+
+const sandboxes = resourceType<SandboxObject>({
   ...sandboxKind,
   namespaced: true,
 });
@@ -155,12 +159,7 @@ class SandboxRouter {
     const sandbox = await ignoreFault("notFound", client.get(sandboxes, { namespace, name }, options));
     const pod = sandbox && (await ignoreFault("notFound", client.get(podType, { namespace, name }, options)));
     if (!sandbox || !pod || findSandboxOwner(pod)?.uid !== sandbox.metadata.uid) throw unreachable(name);
-    // A member of a warm pool is nobody's: it is reached once a claim has it.
-    if (sandbox.metadata.labels?.[sandboxLabel.warmPool] !== undefined) throw unreachable(name);
-    if (target.uid !== undefined && target.uid !== sandbox.metadata.uid) throw unreachable(name);
-    const addresses = sandbox.status?.podIPs ?? [];
-    if (target.podIp !== undefined && addresses.length > 0 && !addresses.includes(target.podIp))
-      throw unreachable(name);
+    if (!isAddressed(sandbox, target)) throw unreachable(name);
     return { pod, sandboxUid: sandbox.metadata.uid ?? "", target: { namespace, pod: name, headers: {} } };
   }
 
@@ -239,6 +238,14 @@ class SandboxRouter {
     if (isFault(error, "forbidden")) return new RouterError(403, getErrorMessage(error));
     return unreachable(id);
   }
+}
+
+/** A member of a warm pool is reached once a claim has it. What the client remembers must be of this very Sandbox. */
+function isAddressed({ metadata, status }: SandboxObject, { uid, podIp }: RouterTarget): boolean {
+  if (metadata.labels?.[sandboxLabel.warmPool] !== undefined) return false;
+  if (uid !== undefined && uid !== metadata.uid) return false;
+  const addresses = status?.podIPs ?? [];
+  return podIp === undefined || addresses.length === 0 || addresses.includes(podIp);
 }
 
 function unreachable(id: string): RouterError {

@@ -64,7 +64,7 @@ function assertNoOverride(what: string, added: Texts, given: Texts | undefined):
 
 /** The pod's containers with the claim's environment; the same array when there is none. */
 export function injectEnv(template: SandboxTemplate, { spec }: SandboxClaim): readonly Container[] {
-  const { containers = [] } = template.spec.podTemplate.spec as unknown as PodSpec;
+  const { containers } = template.spec.podTemplate.spec as unknown as PodSpec;
   const { env = [] } = spec;
   if (env.length === 0) return containers;
   const policy = template.spec.envVarsInjectionPolicy;

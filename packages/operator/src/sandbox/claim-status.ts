@@ -1,5 +1,5 @@
 /** The status of a SandboxClaim: its Sandbox's Ready, forwarded. Pure. */
-import { type SandboxClaim, type SandboxClaimStatus } from "@cocoon/contract/agent-sandbox";
+import type { Sandbox, SandboxClaim, SandboxClaimStatus } from "@cocoon/contract/agent-sandbox";
 import { withConditions } from "@cocoon/contract";
 import { findCondition } from "@cocoon/core/conditions";
 import type { CustomObject } from "../kinds.ts";
@@ -17,27 +17,31 @@ interface StatusInput {
   readonly now: Date;
 }
 
-export function computeClaimStatus({ claim, sandbox, problem, now }: StatusInput): SandboxClaimStatus {
-  const observedGeneration = claim.metadata.generation ?? 0;
+export function computeClaimStatus(input: StatusInput): SandboxClaimStatus {
+  const { claim, sandbox } = input;
   const found = sandbox && readSandboxObject(sandbox);
-  const ready = findCondition(found?.status?.conditions, "Ready");
+  const observedGeneration = claim.metadata.generation ?? 0;
   const finished = findCondition(found?.status?.conditions, "Finished");
-  const kept = (claim.status?.conditions ?? []).filter(({ type }) => type === "Ready");
-  const own = (reason: string, message: string) =>
-    withConditions(kept, [{ type: "Ready", status: "False", reason, message, observedGeneration }], { now });
-  const forwarded = ready
-    ? [{ ...ready, observedGeneration }]
-    : own("SandboxNotReady", "Sandbox is not ready");
-  const conditions = problem ? own(problem.reason, problem.message) : forwarded;
   const podIPs = found?.status?.podIPs ?? [];
+  const held = { name: found?.metadata.name ?? "", ...(podIPs.length > 0 ? { podIPs: [...podIPs] } : {}) };
   return {
-    conditions: [...conditions, ...(finished ? [{ ...finished, observedGeneration }] : [])],
-    ...(found
-      ? {
-          sandbox: { name: found.metadata.name ?? "", ...(podIPs.length > 0 ? { podIPs: [...podIPs] } : {}) },
-        }
-      : {}),
+    conditions: [...computeReady(input, found), ...(finished ? [{ ...finished, observedGeneration }] : [])],
+    ...(found ? { sandbox: held } : {}),
   };
+}
+
+function computeReady(
+  { claim, problem, now }: StatusInput,
+  found: Sandbox | undefined,
+): NonNullable<SandboxClaimStatus["conditions"]> {
+  const observedGeneration = claim.metadata.generation ?? 0;
+  const ready = findCondition(found?.status?.conditions, "Ready");
+  if (ready && !problem) return [{ ...ready, observedGeneration }];
+  const { reason, message } = problem ?? { reason: "SandboxNotReady", message: "Sandbox is not ready" };
+  const kept = (claim.status?.conditions ?? []).filter(({ type }) => type === "Ready");
+  return withConditions(kept, [{ type: "Ready", status: "False", reason, message, observedGeneration }], {
+    now,
+  });
 }
 
 /** When the claim expires; undefined: never. */

@@ -24,7 +24,7 @@ export interface SandboxParts {
 }
 
 /** Of the objects that these controllers create, as upstream's controller has it. */
-export const fieldManager = "sandbox-controller";
+const fieldManager = "sandbox-controller";
 
 export function writing({ signal }: Abortable): {
   readonly signal: AbortSignal;

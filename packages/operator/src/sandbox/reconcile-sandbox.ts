@@ -1,6 +1,6 @@
 /** One Sandbox: observe, plan, apply, and report. */
 import { type Sandbox } from "@cocoon/contract/agent-sandbox";
-import { getErrorMessage, ignoreFault, isFault, jsonEqual, type Abortable } from "@cocoon/core";
+import { getErrorMessage, ignoreFault, isFault, jsonEqual, toFault, type Abortable } from "@cocoon/core";
 import { getKey, type ObjectKey, type Pod } from "@cocoon/kube";
 import {
   controllerReference,
@@ -55,7 +55,7 @@ export class SandboxReconciler {
     log.warn({ error: getErrorMessage(error) }, "Sandbox not reconciled");
     // An object that the API server calls invalid stays so until the Sandbox changes.
     if (isFault(error, "invalid")) return settled;
-    throw error;
+    throw toFault(error);
   }
 
   #observe(sandbox: Sandbox): ObservedSandbox {

@@ -66,7 +66,7 @@ export class TemplateReconciler {
   }
 }
 
-export function buildNetworkPolicy(template: SandboxTemplate): NetworkPolicy {
+function buildNetworkPolicy(template: SandboxTemplate): NetworkPolicy {
   const { name = "", namespace = "" } = template.metadata;
   const { networkPolicy } = template.spec;
   const rules = networkPolicy

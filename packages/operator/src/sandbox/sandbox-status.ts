@@ -1,6 +1,6 @@
 /** The status of a Sandbox, in upstream's words. Pure. */
 import { annotation } from "@cocoon/contract";
-import { sandboxHash, sandboxLabel, type SandboxStatus } from "@cocoon/contract/agent-sandbox";
+import { sandboxHash, sandboxLabel, type Sandbox, type SandboxStatus } from "@cocoon/contract/agent-sandbox";
 import { withConditions, type ConditionReport } from "@cocoon/contract";
 import { getErrorMessage, isFault } from "@cocoon/core";
 import { findCondition, isConditionTrue } from "@cocoon/core/conditions";
@@ -59,14 +59,20 @@ const expiredReport: Report = {
 
 function describeChildren({ sandbox, owned, service, clusterDomain }: StatusInput): SandboxStatus {
   const { name = "", namespace = "" } = sandbox.metadata;
-  const [pod] = owned;
-  const selector = pod ? `${sandboxLabel.nameHash}=${sandboxHash(name)}` : sandbox.status?.selector;
-  const podIPs = (pod?.status?.podIPs ?? []).flatMap(({ ip }) => (ip ? [ip] : []));
-  const nodeName = pod?.spec?.nodeName;
   const owns = service !== undefined && isControlledBy(service, sandbox);
   return {
     ...(owns ? { service: name, serviceFQDN: `${name}.${namespace}.svc.${clusterDomain}` } : {}),
-    ...(selector ? { selector } : {}),
+    ...describePlace(owned[0], sandbox),
+  };
+}
+
+/** The selector stays while there is no pod. */
+function describePlace(pod: Pod | undefined, { metadata, status }: Sandbox): SandboxStatus {
+  if (!pod) return status?.selector ? { selector: status.selector } : {};
+  const podIPs = (pod.status?.podIPs ?? []).flatMap(({ ip }) => (ip ? [ip] : []));
+  const nodeName = pod.spec?.nodeName;
+  return {
+    selector: `${sandboxLabel.nameHash}=${sandboxHash(metadata.name ?? "")}`,
     ...(podIPs.length > 0 ? { podIPs } : {}),
     ...(nodeName ? { nodeName } : {}),
   };

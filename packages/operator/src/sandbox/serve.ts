@@ -1,6 +1,6 @@
 /** Serves agent-sandbox: Sandbox, SandboxTemplate, SandboxClaim and SandboxWarmPool. */
 import { findSandboxOwner } from "@cocoon/contract";
-import { services, type Caches, type ObjectCache, type Pod } from "@cocoon/kube";
+import { services, type Caches, type ObjectCache, type Pod, type Service } from "@cocoon/kube";
 import {
   findController,
   generationChanged,
@@ -12,7 +12,13 @@ import {
   type Controller,
 } from "@cocoon/kube/controller";
 import type { CustomObject } from "../kinds.ts";
-import { networkPolicies, sandboxClaims, sandboxTemplates, sandboxWarmPools } from "./kinds.ts";
+import {
+  networkPolicies,
+  type NetworkPolicy,
+  sandboxClaims,
+  sandboxTemplates,
+  sandboxWarmPools,
+} from "./kinds.ts";
 import type { SandboxParts } from "./parts.ts";
 import { claimOfSandbox, ClaimReconciler } from "./reconcile-claim.ts";
 import { PoolReconciler } from "./reconcile-pool.ts";
@@ -71,7 +77,19 @@ export function serveSandboxes(options: ServeOptions, stack: AsyncDisposableStac
     sandboxesByOwner: open.sandboxes.index(byOwner),
     clusterDomain: options.clusterDomain ?? "cluster.local",
   };
-  const { common, podCache } = options;
+  return startControllers(parts, options, { ...open, ...owned });
+}
+
+interface WatchedCaches extends OpenCaches {
+  readonly services: ObjectCache<Service>;
+  readonly policies: ObjectCache<NetworkPolicy>;
+}
+
+function startControllers(
+  parts: SandboxParts,
+  { common, podCache }: ServeOptions,
+  open: WatchedCaches,
+): Controller[] {
   const sandboxReconciler = new SandboxReconciler(parts);
   const claimReconciler = new ClaimReconciler(parts);
   const poolReconciler = new PoolReconciler(parts);
@@ -84,7 +102,7 @@ export function serveSandboxes(options: ServeOptions, stack: AsyncDisposableStac
       watches: [
         watchObjects(open.sandboxes),
         watchMapped(podCache, { map: sandboxOfPod }),
-        watchOwned(owned.services, { owner: sandboxes }),
+        watchOwned(open.services, { owner: sandboxes }),
       ],
       reconcile: (key, context) => sandboxReconciler.reconcile(key, context),
     }),
@@ -112,7 +130,7 @@ export function serveSandboxes(options: ServeOptions, stack: AsyncDisposableStac
     startController({
       ...common,
       name: "agent-sandbox-template",
-      watches: [watchObjects(open.templates), watchOwned(owned.policies, { owner: sandboxTemplates })],
+      watches: [watchObjects(open.templates), watchOwned(open.policies, { owner: sandboxTemplates })],
       reconcile: (key, context) => templateReconciler.reconcile(key, context),
     }),
   ];

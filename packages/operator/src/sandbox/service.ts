@@ -13,7 +13,7 @@ interface Port {
 export function buildService(sandbox: Sandbox): Service {
   const { name = "", namespace = "" } = sandbox.metadata;
   const labels = { [sandboxLabel.nameHash]: sandboxHash(name) };
-  const ports = nameServicePorts(sandbox.spec.podTemplate.spec as unknown as PodSpec);
+  const ports = nameServicePorts(sandbox.spec.podTemplate.spec);
   return {
     apiVersion: "v1",
     kind: "Service",
@@ -23,7 +23,7 @@ export function buildService(sandbox: Sandbox): Service {
 }
 
 /** Every container port once, by number and protocol; the first name given to it counts. */
-export function nameServicePorts(
+function nameServicePorts(
   spec: Partial<PodSpec>,
 ): readonly { name: string; port: number; targetPort: number; protocol: string }[] {
   const taken = new Set<string>();

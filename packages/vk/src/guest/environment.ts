@@ -22,7 +22,7 @@ export async function writeEnvironment(
   if (code !== 0) throw new Fault("unavailable", `the guest did not write ${file}: tee ended with ${code}`);
 }
 
-export function formatEnvironment(env: Environment): string {
+function formatEnvironment(env: Environment): string {
   const lines = Object.entries(env).map(
     ([name, value]) => `export ${name}='${value.replaceAll("'", "'\\''")}'`,
   );

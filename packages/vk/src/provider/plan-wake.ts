@@ -29,14 +29,20 @@ function planReady(observed: Observed, vm: ObservedVm): Step {
   if (!probe.running) return { kind: "probe" };
   if (!probe.result) return settled;
   if (!probe.published || (probe.result.ok && !reports(machine, "ready"))) return { kind: "publish" };
-  if (probe.result.ok && machine.env && !machine.env.applied) return { kind: "setEnvironment" };
-  if (probe.result.ok && !vm.loading && machine.snapshotRequest !== "" && observed.hasRegistry)
-    return { kind: "saveNamed", vmId: vm.id, name: machine.snapshotRequest };
+  const requested = probe.result.ok ? planRequests(observed, vm) : undefined;
+  if (requested) return requested;
   // Until everything is here, the snapshot in the registry is the machine's only whole copy.
   if (!probe.result.ok || vm.loading) return settled;
   if (machine.loading) return { kind: "announceLocal" };
   if (observed.wakeFinished) return settled;
   return planWakeEnd(observed, vm);
+}
+
+/** What is asked of a machine that runs. */
+function planRequests({ machine, hasRegistry }: Observed, vm: ObservedVm): Step | undefined {
+  if (machine.env && !machine.env.applied) return { kind: "setEnvironment" };
+  if (machine.snapshotRequest === "" || vm.loading || !hasRegistry) return undefined;
+  return { kind: "saveNamed", vmId: vm.id, name: machine.snapshotRequest };
 }
 
 /**
