@@ -7,6 +7,7 @@ export {
   podSnapshotFinalizer,
   sandboxFinalizer,
   sandboxKind,
+  sandboxNodeAnnotation,
   sandboxVmName,
   type SandboxReference,
 } from "./agent-sandbox/owner.ts";

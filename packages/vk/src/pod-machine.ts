@@ -1,5 +1,5 @@
 /** A pod of this node, read once at the boundary: the machine, and what only the kubelet reads of it. */
-import { annotation, readText } from "@cocoon/contract";
+import { annotation, findSandboxOwner, readText, sandboxVmName } from "@cocoon/contract";
 import { podSnapshotAnnotation, sandboxHash } from "@cocoon/contract/agent-sandbox";
 import { Fault, isFault, tryParseJson } from "@cocoon/core";
 import type { Pod } from "@cocoon/kubelet";
@@ -20,6 +20,8 @@ export interface PodMachine extends Machine {
   readonly snapshotRequest: string;
   /** Name of the PodSnapshot that the machine is to be set back to before it wakes; "" when there is none, or it was. */
   readonly rewindTo: string;
+  /** The pod belongs to a Sandbox, and the machine is named after it. */
+  readonly ofSandbox: boolean;
 }
 
 interface GivenEnvironment {
@@ -45,6 +47,7 @@ export function readPodMachine(pod: Pod): PodMachine {
     env: readEnvironment(annotations),
     snapshotRequest: readSnapshotRequest(annotations),
     rewindTo: readRewind(annotations),
+    ofSandbox: isOfSandbox(pod, machine.vm.vmName),
   };
 }
 
@@ -73,6 +76,11 @@ function readEnvironment(annotations: Pod["metadata"]["annotations"]): GivenEnvi
   if (!read.success) throw new Fault("invalid", `${annotation.env}: must be a JSON object of texts by name`);
   const hash = sandboxHash(text);
   return { values: read.data, hash, applied: readText(annotations, annotation.envApplied) === hash };
+}
+
+function isOfSandbox(pod: Pod, vmName: string): boolean {
+  const owner = findSandboxOwner(pod);
+  return owner !== undefined && sandboxVmName(pod.metadata.namespace ?? "", owner.uid) === vmName;
 }
 
 function readSnapshotRequest(annotations: Pod["metadata"]["annotations"]): string {

@@ -16,6 +16,9 @@ export const sandboxKind = {
 /** Keeps a Sandbox until the snapshot that its machine is hibernated in was settled. Set before the first push. */
 export const sandboxFinalizer = "vm.cocoonstack.io/sandbox-snapshot";
 
+/** On a Sandbox: the node that made its VM last, and when. Written before the VM exists. */
+export const sandboxNodeAnnotation = "vm.cocoonstack.io/sandbox-node";
+
 /** Keeps a PodSnapshot until its tag was removed from the registry. */
 export const podSnapshotFinalizer = "vm.cocoonstack.io/pod-snapshot";
 
