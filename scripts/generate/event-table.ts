@@ -40,6 +40,10 @@ export const eventSources: readonly EventSource[] = [
         "EnvironmentNotWritten",
         "The guest runs no programs for the kubelet, so its login shells do not have the variables of its claim.",
       ),
+      warning(
+        "SnapshotSetAside",
+        "The image of a Sandbox was changed while it was suspended: the machine boots, and its snapshot is kept under another tag.",
+      ),
       normal("Rewound", "The machine starts from the PodSnapshot that its pod names."),
       normal("ModeResolved", "The set names no mode and its image is not a snapshot: the image boots."),
       normal("MachineLocal", "A machine that ran before its memory and disks were here has all of them now."),
@@ -307,6 +311,7 @@ export const notEvents: ReadonlySet<string> = new Set([
   "SandboxCreatePending",
   "SandboxExpired",
   "SandboxMissing",
+  "SandboxNotReady",
   "SnapshotReady",
   "AllAsleep",
   "ContainersNotReady",

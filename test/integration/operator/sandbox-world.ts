@@ -60,13 +60,19 @@ export interface SandboxView {
   };
 }
 
+/** Such as one whose node has real guests. */
+interface GivenWorld {
+  readonly world: World;
+  readonly node: TestVk;
+}
+
 export async function openSandboxWorld(
   cluster: TestCluster,
-  { nodes: count = 2 }: { readonly nodes?: number } = {},
+  { nodes: count = 2, given }: { readonly nodes?: number; readonly given?: GivenWorld } = {},
 ): Promise<SandboxWorld> {
-  const world = await openWorld(cluster);
-  const nodes: TestVk[] = [];
-  for (let index = 0; index < count; index += 1) nodes.push(await world.newNode());
+  const world = given?.world ?? (await openWorld(cluster));
+  const nodes: TestVk[] = given ? [given.node] : [];
+  while (nodes.length < count) nodes.push(await world.newNode());
   const kubectl = async (...args: readonly string[]) => {
     const done = await cluster.kubectl([...args, "-n", world.namespace.name]);
     assert.equal(done.code, 0, done.stderr);
