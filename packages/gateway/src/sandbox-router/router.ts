@@ -3,8 +3,7 @@
  * Port 8888 of a machine that declares no such port is the runtime, served through the guest's agent.
  */
 import { createHash } from "node:crypto";
-import * as nodeHttp from "node:http";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { annotation, findSandboxOwner, sandboxKind } from "@cocoon/contract";
@@ -13,6 +12,7 @@ import {
   getErrorMessage,
   ignoreFault,
   isFault,
+  nodeHttp,
   startHttpServer,
   tryParseJson,
   type Abortable,
@@ -298,7 +298,7 @@ function rawHeaders({ rawHeaders: raw }: IncomingMessage): string {
   return text;
 }
 
-function awaitAnswer(forwarded: nodeHttp.ClientRequest): Promise<IncomingMessage | undefined> {
+function awaitAnswer(forwarded: ClientRequest): Promise<IncomingMessage | undefined> {
   return new Promise((resolve) => {
     forwarded.once("response", resolve);
     forwarded.once("error", () => resolve(undefined));

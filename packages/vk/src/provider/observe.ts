@@ -56,10 +56,19 @@ export async function observeMachine(
   };
   const found = snapshots && managed ? await lookUp(snapshots, state, options) : notLookedUp;
   const fencedNodes = await findFenced(sources, getFound(found.hibernated), options);
-  const mayBoot = state.desired === "running" && !record && machine.ofSandbox && !getFound(found.hibernated);
-  const asking = { client: sources.client, pod: tracked.writer.pod, node };
-  const heldBy = mayBoot ? await findSandboxHolder(asking, vmName, options) : undefined;
+  const heldBy = await findHolder(sources, { tracked, state, found }, options);
   return { ...state, ...found, fencedNodes, heldBy };
+}
+
+/** Asked only where the next step would be a boot. */
+async function findHolder(
+  { client, node }: Sources,
+  { tracked, state, found }: { tracked: TrackedMachine; state: State; found: Lookups },
+  options: Abortable,
+): Promise<string | undefined> {
+  const { desired, vm, machine } = state;
+  if (desired !== "running" || vm || !machine.ofSandbox || getFound(found.hibernated)) return undefined;
+  return findSandboxHolder({ client, pod: tracked.writer.pod, node }, machine.vm.vmName, options);
 }
 
 type Lookups = Pick<Observed, "hibernated" | "stale" | "latestSnapshotId">;
