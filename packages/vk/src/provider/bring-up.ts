@@ -23,7 +23,6 @@ export async function bringUp(context: StepContext, step: BringUp, options: Abor
   const isWake = step.kind === "restore";
   try {
     assertSystem(context, step, machine);
-    assertSystem(machine);
     if (machine.ofSandbox)
       await noteSandboxNode({ client: context.client, pod: tracked.writer.pod, node: context.node }, options);
     const vm = await makeVm(context, { step, machine }, options);
