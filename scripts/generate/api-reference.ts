@@ -2,6 +2,8 @@
 import {
   customResourceDefinitions,
   legacyCustomResourceDefinitions,
+  podSnapshotCustomResourceDefinitions,
+  sandboxCustomResourceDefinitions,
   type CustomResourceDefinition,
   type StructuralSchema,
 } from "@cocoon/contract/crd";
@@ -16,7 +18,10 @@ export const apiReference: Generator = {
   generate: () => {
     const current = customResourceDefinitions().map(section);
     const older = legacyCustomResourceDefinitions().map(section);
-    const content = `${notice("packages/contract")}${intro}${current.join("")}${legacyIntro}${older.join("")}`;
+    const sandboxes = [...sandboxCustomResourceDefinitions(), ...podSnapshotCustomResourceDefinitions()].map(
+      section,
+    );
+    const content = `${notice("packages/contract")}${intro}${current.join("")}${legacyIntro}${older.join("")}${sandboxIntro}${sandboxes.join("")}`;
     return [{ path, content }];
   },
 };
@@ -32,6 +37,13 @@ const legacyIntro = `
 # The older API
 
 Group \`cocoon.cis/v1alpha1\`, served through a bridge where it is installed; see [migrating-from-go.md](../migrating-from-go.md).
+`;
+
+const sandboxIntro = `
+# agent-sandbox
+
+Served by cocoon-operator on request, where the controller of kubernetes-sigs/agent-sandbox is not installed; see
+[agent-sandbox.md](../how-to/agent-sandbox.md).
 `;
 
 interface Names {

@@ -2,6 +2,8 @@
 import {
   customResourceDefinitions,
   legacyCustomResourceDefinitions,
+  podSnapshotCustomResourceDefinitions,
+  sandboxCustomResourceDefinitions,
   type CustomResourceDefinition,
 } from "@cocoon/contract/crd";
 import { stringify } from "yaml";
@@ -10,7 +12,12 @@ import type { Generator } from "./generator.ts";
 
 export const crds: Generator = {
   name: "custom resource definitions",
-  owns: ["deploy/crds/*.yaml", "deploy/crd.yaml", "deploy/cocoonset-crd.yaml"],
+  owns: [
+    "deploy/crds/*.yaml",
+    "deploy/agent-sandbox/*-crds.yaml",
+    "deploy/crd.yaml",
+    "deploy/cocoonset-crd.yaml",
+  ],
   generate: () => {
     const [legacyHibernations, legacyCocoonSets] = legacyCustomResourceDefinitions();
     return [
@@ -18,6 +25,14 @@ export const crds: Generator = {
         path: `deploy/crds/${fileName(definition)}`,
         content: document([definition]),
       })),
+      {
+        path: "deploy/agent-sandbox/sandbox-crds.yaml",
+        content: document(sandboxCustomResourceDefinitions()),
+      },
+      {
+        path: "deploy/agent-sandbox/pod-snapshot-crds.yaml",
+        content: document(podSnapshotCustomResourceDefinitions()),
+      },
       // The names that the older documentation tells people to apply.
       { path: "deploy/crd.yaml", content: document([legacyHibernations, legacyCocoonSets]) },
       { path: "deploy/cocoonset-crd.yaml", content: document([legacyCocoonSets]) },

@@ -1,3 +1,4 @@
+/* oxlint-disable max-lines -- a table */
 /** Every event that parts of Cocoon write, as people meet it. The generator compares it with the sources. */
 interface EventEntry {
   readonly reason: string;
@@ -34,6 +35,16 @@ export const eventSources: readonly EventSource[] = [
         "A snapshot is in the registry; the message says how much was sent, and how long it took.",
       ),
       normal("Woken", "The machine was restored from that digest, on that node, in that time."),
+      normal("Woken", "The machine was restored from that digest."),
+      warning(
+        "EnvironmentNotWritten",
+        "The guest runs no programs for the kubelet, so its login shells do not have the variables of its claim.",
+      ),
+      warning(
+        "SnapshotSetAside",
+        "The image of a Sandbox was changed while it was suspended: the machine boots, and its snapshot is kept under another tag.",
+      ),
+      normal("Rewound", "The machine starts from the PodSnapshot that its pod names."),
       normal("ModeResolved", "The set names no mode and its image is not a snapshot: the image boots."),
       normal("MachineLocal", "A machine that ran before its memory and disks were here has all of them now."),
       normal(
@@ -245,6 +256,21 @@ export const eventSources: readonly EventSource[] = [
   },
   {
     component: "cocoon-operator",
+    on: "Sandboxes, SandboxClaims and SandboxWarmPools",
+    directories: ["packages/operator/src/sandbox"],
+    events: [
+      warning("MultiplePods", "More than one pod is owned by the Sandbox; none is touched."),
+      normal("SandboxAdopted", "The claim took a Sandbox out of its warm pool."),
+      normal("SandboxProvisioned", "A Sandbox was made for the claim alone."),
+      normal("ClaimExpired", "The claim reached its time."),
+      warning(
+        "WarmPoolNotProgressing",
+        "The pool has no template that machines can run, or its members wait for room on VM hosts.",
+      ),
+    ],
+  },
+  {
+    component: "cocoon-operator",
     on: "CocoonHibernations",
     directories: ["packages/operator/src/hibernation"],
     events: [
@@ -275,6 +301,18 @@ export const eventSources: readonly EventSource[] = [
 
 /** Reasons in the same sources that are conditions of a status, or answers, not events. */
 export const notEvents: ReadonlySet<string> = new Set([
+  // Reasons of conditions of agent-sandbox and of PodSnapshots.
+  "Complete",
+  "Failed",
+  "PodFailed",
+  "PodSchedulingUnknown",
+  "PodSucceeded",
+  "Restored",
+  "SandboxCreatePending",
+  "SandboxExpired",
+  "SandboxMissing",
+  "SandboxNotReady",
+  "SnapshotReady",
   "AllAsleep",
   "ContainersNotReady",
   "ExitCode",

@@ -1,3 +1,4 @@
+/* oxlint-disable max-lines -- a table */
 /**
  * The writers and readers of each metadata key: the source of docs/contract.md. A test of `contract` compares that page with
  * `keys.ts`, so that a new key cannot stay undocumented.
@@ -163,6 +164,27 @@ const podAnnotations: readonly Row[] = [
     "kubelet",
     "kubelet, operator",
     "ours: `true` while the VM runs and content of its snapshot is still on its way: the snapshot is not dropped",
+  ],
+  [
+    annotation.env,
+    "operator",
+    "kubelet, gateway",
+    "variables that the running machine is given, a JSON object: those of a SandboxClaim",
+  ],
+  [annotation.envApplied, "kubelet", "operator", "hash of the variables that the guest has"],
+  [annotation.snapshotRequest, "operator", "kubelet", "name of a PodSnapshot to make of the running machine"],
+  [annotation.snapshotTaken, "kubelet", "operator", "the PodSnapshot that was made, and its digest"],
+  [
+    annotation.restoredSnapshots,
+    "kubelet",
+    "kubelet",
+    "PodSnapshots that are part of what the machine woke from",
+  ],
+  [
+    annotation.rewoundTo,
+    "kubelet",
+    "kubelet",
+    "the PodSnapshot that the machine was set back to before it woke",
   ],
 ];
 

@@ -4,11 +4,13 @@
  */
 export {
   findSandboxOwner,
+  podSnapshotFinalizer,
   sandboxFinalizer,
   sandboxKind,
+  sandboxNodeAnnotation,
   sandboxVmName,
   type SandboxReference,
-} from "./agent-sandbox.ts";
+} from "./agent-sandbox/owner.ts";
 export { annotationPatch, readFlag, readText } from "./annotations.ts";
 export {
   cloudImageDisk,
@@ -171,6 +173,8 @@ export {
   tryReadClaimTag,
   tryReadReleasedTag,
   type TagPurpose,
+  podSnapshotTag,
+  tryReadPodSnapshotTag,
 } from "./tags.ts";
 export {
   maxSlot,
@@ -183,4 +187,11 @@ export {
   type SetKey,
 } from "./vm-name.ts";
 export { clearedVmRuntime, readVmRuntime, writeVmRuntime, type VmRuntime } from "./vm-runtime.ts";
-export { readVmSpec, buildAgentVmSpec, buildToolboxVmSpec, writeVmSpec, type VmSpec } from "./vm-spec.ts";
+export {
+  completeVmSpec,
+  readVmSpec,
+  buildAgentVmSpec,
+  buildToolboxVmSpec,
+  writeVmSpec,
+  type VmSpec,
+} from "./vm-spec.ts";

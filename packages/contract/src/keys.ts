@@ -92,6 +92,12 @@ export const annotation = {
   restoredDigest: `${vmPrefix}/restored-digest`,
   lazyWake: `${vmPrefix}/lazy-wake`,
   loading: `${vmPrefix}/loading`,
+  env: `${vmPrefix}/env`,
+  envApplied: `${vmPrefix}/env-applied`,
+  snapshotRequest: `${vmPrefix}/snapshot-request`,
+  snapshotTaken: `${vmPrefix}/snapshot-taken`,
+  restoredSnapshots: `${vmPrefix}/restored-snapshots`,
+  rewoundTo: `${vmPrefix}/rewound-to`,
 } as const;
 
 /** Annotation of a Deployment, StatefulSet or ReplicaSet whose pods are machines. */

@@ -37,6 +37,17 @@ export function restoredTag(digest: string): string {
   return `${restoredPrefix}${digest.replace(/^sha256:/, "").slice(0, 12)}`;
 }
 
+const podSnapshotPrefix = "ps-";
+
+/** The tag of a PodSnapshot. */
+export function podSnapshotTag(name: string): string {
+  return `${podSnapshotPrefix}${name}`;
+}
+
+export function tryReadPodSnapshotTag(tag: string): string | undefined {
+  return tag.startsWith(podSnapshotPrefix) ? tag.slice(podSnapshotPrefix.length) : undefined;
+}
+
 export type TagPurpose = "hibernated" | "claim" | "latest" | "released" | "restored" | "anchor" | "named";
 
 export function readTagPurpose(tag: string): TagPurpose {

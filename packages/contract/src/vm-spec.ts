@@ -123,3 +123,14 @@ function storageText(storage: string | number | undefined): string {
   const quantity = tryParseQuantity(storage);
   return quantity === undefined ? String(storage) : formatQuantity(quantity);
 }
+
+/** What the annotations of a machine's pod leave out of its spec. The mode stays open: the registry knows what the image is. */
+export function completeVmSpec(annotations: Annotations, image: string): Record<string, string> {
+  const spec = readVmSpec(annotations);
+  const isManaged = spec.mode !== "static" && annotations?.[annotation.managed] === undefined;
+  return {
+    ...(spec.image === "" && image !== "" ? { [annotation.image]: image } : {}),
+    ...(isManaged ? { [annotation.managed]: "true" } : {}),
+    ...(spec.os === "" ? { [annotation.os]: "linux" } : {}),
+  };
+}

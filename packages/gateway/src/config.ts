@@ -80,6 +80,18 @@ const options = {
     description: "how long a request waits for a machine to start, pause or wake",
     env: ["GATEWAY_WAIT"],
   },
+  sandboxRouterAddr: {
+    schema: optionType.optionalText(),
+    description:
+      "listener of the router for clients of agent-sandbox, [host]:port, plain HTTP; without it there is none",
+    env: ["GATEWAY_SANDBOX_ROUTER_ADDR"],
+  },
+  sandboxRouterAuthorization: {
+    schema: optionType.choice(["token", "none"], "token"),
+    description:
+      "who may use that router: token, a bearer token of a user that may patch the Sandbox; none, all that reach it",
+    env: ["GATEWAY_SANDBOX_ROUTER_AUTHORIZATION"],
+  },
   logLevel: { schema: optionType.logLevel(), description: "log level", env: ["GATEWAY_LOG_LEVEL"] },
 } as const;
 

@@ -6,3 +6,4 @@
  * It keeps nothing of its own: any replica may die and start at any time. Processes live in the guests.
  */
 export { startGateway, type GatewayOptions, type RunningGateway } from "./start.ts";
+export { startSandboxRouter, type RouterOptions } from "./sandbox-router/router.ts";

@@ -11,6 +11,7 @@ import {
 } from "@cocoon/core";
 import { openKubeClient } from "@cocoon/kube";
 import { gatewayProgram, type GatewayConfig } from "./config.ts";
+import { startSandboxRouter } from "./sandbox-router/router.ts";
 import { startGateway, type GatewayOptions } from "./start.ts";
 
 await runMain({ program: gatewayProgram, logLevel: (config) => config.logLevel, run, givesMemoryBack: true });
@@ -26,6 +27,12 @@ async function run({ config, log, signal }: MainContext<(typeof gatewayProgram)[
   );
   const gateway = stack.use(await startGateway({ client, ...readSettings(config), log, signal }));
   health.addCheck("listener", () => gateway.server.checkListener({ path: "/health", timeoutMs: 2_000 }));
+  if (config.sandboxRouterAddr) {
+    const { seedSecret, maxUploadBytes, sandboxRouterAuthorization: authorization } = config;
+    const address = readListenAddress(config.sandboxRouterAddr, "GATEWAY_SANDBOX_ROUTER_ADDR");
+    const router = { client, listen: address, authorization, seedSecret, maxUploadBytes, log, signal };
+    stack.use(await startSandboxRouter(router));
+  }
   health.markReady();
   await Promise.race([aborted(signal), gateway.failed]);
   health.markStopping();

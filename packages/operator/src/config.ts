@@ -76,6 +76,13 @@ const options = {
     description: "serve cocoon.cis/v1alpha1; auto: when its definitions are installed at start",
     env: ["LEGACY_API"],
   },
+  agentSandbox: {
+    schema: optionType.bool(false),
+    description:
+      "serve Sandbox, SandboxTemplate, SandboxClaim and SandboxWarmPool of kubernetes-sigs/agent-sandbox; not beside its own controller",
+    env: ["AGENT_SANDBOX"],
+    boolean: true,
+  },
   resyncPeriod: {
     schema: optionType.durationMs(15_000),
     description: "how often every object is reconsidered from memory; 0: never",

@@ -18,6 +18,7 @@ import { guardedClient, lead } from "@cocoon/kube/controller";
 import { openConfiguredRegistry, type Registry } from "@cocoon/oci";
 import type { operatorProgram, OperatorConfig } from "./config.ts";
 import { startOperator, type OperatorOptions } from "./start.ts";
+import { assertNoUpstream } from "./sandbox/upstream.ts";
 
 const leaseName = "cocoon-operator.cocoonset.cocoonstack.io";
 /** Before the lease is sought again. */
@@ -78,6 +79,7 @@ async function leadOnce(parts: Parts, signal: AbortSignal): Promise<void> {
 
 async function operate(parts: Parts, client: KubeClient, end: AbortSignal): Promise<void> {
   const { connection, registry, metrics, health, log, config } = parts;
+  if (config.agentSandbox) await assertNoUpstream(connection, new Date(), { signal: end });
   await using operator = startOperator({
     connection,
     client,
@@ -89,6 +91,7 @@ async function operate(parts: Parts, client: KubeClient, end: AbortSignal): Prom
     concurrency: { sets: config.cocoonsetConcurrency, hibernations: config.hibernationConcurrency },
     resyncMs: config.resyncPeriod,
     legacyApi: await servesLegacyApi(parts, end),
+    agentSandbox: config.agentSandbox,
   });
   health.addCheck("caches", () =>
     end.aborted || operator.isSynced() ? undefined : "caches are not filled yet",

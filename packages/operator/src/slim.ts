@@ -28,10 +28,11 @@ function slimSpec(spec: PodSpec): PodSpec {
   });
 }
 
-function slimStatus({ phase, message, conditions, containerStatuses }: PodStatus): PodStatus {
+function slimStatus({ phase, message, podIPs, conditions, containerStatuses }: PodStatus): PodStatus {
   return given({
     phase,
     message,
+    podIPs,
     conditions: conditions?.filter(({ type }) => keptConditions.has(type)),
     containerStatuses: containerStatuses?.map(({ name, state }) => given({ name, state })),
   });

@@ -35,6 +35,8 @@ import { cocoonHibernations, cocoonSets, snapshotGrants, type CustomObject } fro
 import { startBridge } from "./legacy/start-bridge.ts";
 import { operatorMetrics } from "./metrics.ts";
 import { exportPhaseGauges } from "./phase-gauges.ts";
+import { serveSandboxes } from "./sandbox/serve.ts";
+import { servePodSnapshots } from "./sandbox/serve-pod-snapshots.ts";
 import { startSandboxes } from "./sandbox/start.ts";
 import { nodeChanged, podChanged, slimNode, slimPod } from "./slim.ts";
 
@@ -54,6 +56,8 @@ export interface OperatorOptions {
   readonly now?: () => Date;
   /** Serve the older API; its definitions must be installed. */
   readonly legacyApi?: boolean;
+  /** Serve agent-sandbox; its definitions must be installed, and upstream's controller must not run. */
+  readonly agentSandbox?: boolean;
 }
 
 export interface RunningOperator extends AsyncDisposable {
@@ -100,8 +104,12 @@ export function startOperator(options: OperatorOptions): RunningOperator {
     };
     controllers.push(...startBridge(bridged, stack));
   }
-  for (const controller of controllers) stack.use(controller);
   const scope = options.namespace ? { namespace: options.namespace } : {};
+  if (options.agentSandbox) {
+    const served = { ...parts, caches: shared, podCache: caches.pods, scope, common: common(options) };
+    controllers.push(...serveSandboxes(served, stack), ...servePodSnapshots(served, stack));
+  }
+  for (const controller of controllers) stack.use(controller);
   startSandboxes({ ...parts, caches: shared, scope, common: common(options) }, stack);
   return {
     controllers,
@@ -127,6 +135,7 @@ function openAll(shared: Caches, { namespace }: OperatorOptions): OpenCaches {
 }
 
 interface AllParts extends SetParts {
+  readonly snapshots: MachineSnapshots;
   readonly hibernations: OwnWrites<CustomObject>;
 }
 

@@ -49,6 +49,8 @@ export interface LocalPush extends Abortable {
   readonly baseImage: string;
   readonly restoredFrom: string;
   readonly vmId: string;
+  /** Name of the local snapshot; the machine's when not set. */
+  readonly localName?: string;
   readonly onProgress?: OnProgress;
 }
 
@@ -84,12 +86,12 @@ export class NodeSnapshots implements AsyncDisposable {
   }
 
   /** Pushes the local snapshot that has the machine's name; resolves once the registry named its digest. */
-  async push({ vmName, signal, ...request }: LocalPush): Promise<PushReport> {
+  async push({ vmName, localName = vmName, signal, ...request }: LocalPush): Promise<PushReport> {
     const { runtime, metrics } = this.#options;
     const stopTimer = metrics.snapshot_push_duration_seconds.startTimer();
     try {
       const report = await runtime.snapshots.withFiles(
-        vmName,
+        localName,
         (source) => this.inRegistry.push(this.#describePush({ ...request, vmName, signal }, source)),
         { signal },
       );

@@ -1,8 +1,10 @@
 /** A pod of this node, read once at the boundary: the machine, and what only the kubelet reads of it. */
-import { annotation, readText } from "@cocoon/contract";
-import { Fault, isFault } from "@cocoon/core";
+import { annotation, findSandboxOwner, readText, sandboxVmName } from "@cocoon/contract";
+import { podSnapshotAnnotation, sandboxHash } from "@cocoon/contract/agent-sandbox";
+import { Fault, isFault, tryParseJson } from "@cocoon/core";
 import type { Pod } from "@cocoon/kubelet";
 import { readMachine, type Machine } from "@cocoon/machine";
+import * as z from "zod";
 
 export interface PodMachine extends Machine {
   /** Empty: not set; what the registry holds under the image's name decides. */
@@ -12,6 +14,21 @@ export interface PodMachine extends Machine {
   readonly probePort: number | undefined;
   /** It may run before its memory and disks are on the node; default true. */
   readonly lazyWake: boolean;
+  /** Variables that the guest is given while it runs; undefined when there are none. */
+  readonly env: GivenEnvironment | undefined;
+  /** Name of a PodSnapshot that is to be made of the running machine; "" when there is none, or it was made. */
+  readonly snapshotRequest: string;
+  /** Name of the PodSnapshot that the machine is to be set back to before it wakes; "" when there is none, or it was. */
+  readonly rewindTo: string;
+  /** The pod belongs to a Sandbox, and the machine is named after it. */
+  readonly ofSandbox: boolean;
+}
+
+interface GivenEnvironment {
+  readonly values: Readonly<Record<string, string>>;
+  readonly hash: string;
+  /** The guest has them. */
+  readonly applied: boolean;
 }
 
 /** Throws `invalid` when the pod is not a machine or has malformed annotations. */
@@ -27,6 +44,10 @@ export function readPodMachine(pod: Pod): PodMachine {
     cloneFromDir: readText(annotations, annotation.cloneFromDir),
     probePort: readPort(machine.vm.probePort),
     lazyWake: readText(annotations, annotation.lazyWake) !== "false",
+    env: readEnvironment(annotations),
+    snapshotRequest: readSnapshotRequest(annotations),
+    rewindTo: readRewind(annotations),
+    ofSandbox: isOfSandbox(pod, machine.vm.vmName),
   };
 }
 
@@ -44,6 +65,32 @@ function readMode(text: string): PodMachine["mode"] {
   const mode = text.toLowerCase();
   if (mode === "" || mode === "clone" || mode === "run" || mode === "static") return mode;
   throw new Fault("invalid", `${annotation.mode}: "${text.slice(0, 40)}" is none of clone, run, static`);
+}
+
+const environmentSchema = z.record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), z.string());
+
+function readEnvironment(annotations: Pod["metadata"]["annotations"]): GivenEnvironment | undefined {
+  const text = readText(annotations, annotation.env);
+  if (text === "") return undefined;
+  const read = environmentSchema.safeParse(tryParseJson(text));
+  if (!read.success) throw new Fault("invalid", `${annotation.env}: must be a JSON object of texts by name`);
+  const hash = sandboxHash(text);
+  return { values: read.data, hash, applied: readText(annotations, annotation.envApplied) === hash };
+}
+
+function isOfSandbox(pod: Pod, vmName: string): boolean {
+  const owner = findSandboxOwner(pod);
+  return owner !== undefined && sandboxVmName(pod.metadata.namespace ?? "", owner.uid) === vmName;
+}
+
+function readSnapshotRequest(annotations: Pod["metadata"]["annotations"]): string {
+  const name = readText(annotations, annotation.snapshotRequest);
+  return readText(annotations, annotation.snapshotTaken).startsWith(`${name}@`) ? "" : name;
+}
+
+function readRewind(annotations: Pod["metadata"]["annotations"]): string {
+  const name = readText(annotations, podSnapshotAnnotation.name);
+  return name === readText(annotations, annotation.rewoundTo) ? "" : name;
 }
 
 function readPort(text: string): number | undefined {

@@ -2,9 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sandboxFinalizer } from "@cocoon/contract";
-import { createRegistry, silentLogger } from "@cocoon/core";
 import { openKubeClient, pods } from "@cocoon/kube";
-import { startOperator } from "@cocoon/operator";
 import { count, eventually, sharedControlPlane } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
 import {
@@ -16,6 +14,7 @@ import {
   podIsGone,
   sandboxPod,
   type TestSandbox,
+  withOperator,
 } from "./agent-sandbox.ts";
 import { mark, openWorld, readMark, type TestVk, type World } from "./test-vk.ts";
 
@@ -30,28 +29,6 @@ async function start(world: World, node: TestVk, name = "s1"): Promise<TestSandb
   await world.apply(sandboxPod(sandbox, node.name));
   await isReady(world, name);
   return sandbox;
-}
-
-/** The operator settles what a Sandbox leaves; it would keep the namespace of a test otherwise. */
-async function withOperator(world: World): Promise<AsyncDisposable> {
-  const stack = new AsyncDisposableStack();
-  const life = new AbortController();
-  const { signal } = life;
-  const client = stack.use(await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal }));
-  stack.defer(() => life.abort());
-  const operator = stack.use(
-    startOperator({
-      connection: client,
-      client,
-      registry: world.registry,
-      log: silentLogger,
-      metrics: createRegistry("cocoon-operator"),
-      signal,
-      namespace: world.namespace.name,
-    }),
-  );
-  await operator.ready;
-  return stack;
 }
 
 /** Every version of the pod that a watcher sees. */

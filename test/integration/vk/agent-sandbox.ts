@@ -1,6 +1,9 @@
 /** Sandboxes as the controller of kubernetes-sigs/agent-sandbox keeps them: their objects, and the pods it makes for them. */
 import assert from "node:assert/strict";
 import { sandboxKind, sandboxVmName } from "@cocoon/contract";
+import { createRegistry, silentLogger } from "@cocoon/core";
+import { openKubeClient } from "@cocoon/kube";
+import { startOperator } from "@cocoon/operator";
 import { eventually, type TestCluster } from "@cocoon/testkit";
 import { machinePod, runMachine, type World } from "./test-vk.ts";
 
@@ -99,4 +102,26 @@ export async function kubectl(world: World, args: readonly string[]): Promise<st
   const done = await world.cluster.kubectl([...args, "-n", world.namespace.name]);
   assert.equal(done.code, 0, done.stderr);
   return done.stdout.trim();
+}
+
+/** The operator settles what a Sandbox leaves; it would keep the namespace of a test otherwise. */
+export async function withOperator(world: World): Promise<AsyncDisposable> {
+  const stack = new AsyncDisposableStack();
+  const life = new AbortController();
+  const { signal } = life;
+  const client = stack.use(await openKubeClient({ kubeconfig: world.cluster.kubeconfigPath, signal }));
+  stack.defer(() => life.abort());
+  const operator = stack.use(
+    startOperator({
+      connection: client,
+      client,
+      registry: world.registry,
+      log: silentLogger,
+      metrics: createRegistry("cocoon-operator"),
+      signal,
+      namespace: world.namespace.name,
+    }),
+  );
+  await operator.ready;
+  return stack;
 }

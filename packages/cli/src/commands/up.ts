@@ -25,6 +25,7 @@ import { preparePlatform, type Platform, type PlatformRequest } from "../platfor
 import { hasMetricsServer } from "../parts/parts.ts";
 import { demoPod, ensureDemo, fetchDemoImage } from "../demo.ts";
 import { ensureGatewayKey, type GatewayAccess } from "../gateway-key.ts";
+import { describeAgentSandbox } from "../agent-sandbox-text.ts";
 import { warnLowSpace } from "../disk-space.ts";
 import { dryRunScript } from "../dry-run.ts";
 import { Quit, exitCode } from "../run-cli.ts";
@@ -41,6 +42,8 @@ export const command: CommandSpec = {
     "--metrics-server":
       "metrics-server too, so that kubectl top works; built from source the first time; later up keep it",
     "--legacy": "serve the older API cocoon.cis/v1alpha1, too; later up keep it",
+    "--agent-sandbox":
+      "serve Sandbox, SandboxClaim, SandboxTemplate and SandboxWarmPool of agent-sandbox, too; later up keep it",
     "--kubeconfig <path>":
       "use that cluster; no control plane is started here (default: a control plane of this machine)",
     "--context <name>":
@@ -60,6 +63,7 @@ export interface UpOptions extends HomeOptions, ClusterChoice {
   readonly aggregation?: boolean;
   readonly metricsServer?: boolean;
   readonly legacy?: boolean;
+  readonly agentSandbox?: boolean;
   readonly install: boolean;
   readonly parts: boolean;
   readonly demo: boolean;
@@ -83,7 +87,8 @@ export async function up(options: UpOptions): Promise<void> {
     const platform = await startPlatform(directory, options, signal);
     if (options.parts && options.demo) await bringUpDemo(platform, signal);
     const gateway = options.parts ? await ensureGatewayKey(platform, { signal }) : undefined;
-    process.stdout.write(readyText(platform, options, gateway));
+    const sandboxes = options.parts ? await describeAgentSandbox(directory) : "";
+    process.stdout.write(`${readyText(platform, options, gateway)}${sandboxes}`);
   } catch (error) {
     if (!signal.aborted) throw error;
     process.stderr.write(
@@ -194,13 +199,17 @@ type Settings = Pick<PlatformRequest, "apiserverPort" | "settings" | "bare" | "p
 
 /** Flags that are absent keep the settings of an earlier `up`. */
 function readSettings(options: UpOptions): Settings {
-  const { port, auditLog, metricsServer, legacy } = options;
+  const { port, auditLog, metricsServer, legacy, agentSandbox } = options;
   const aggregation = options.aggregation ?? metricsServer; // metrics-server is behind the API server
   const apiserverPort = readPort(port);
   return {
     bare: !options.parts,
     settings: { ...(auditLog ? { auditLog } : {}), ...(aggregation ? { aggregation } : {}) },
-    partSettings: { ...(metricsServer ? { metricsServer } : {}), ...(legacy ? { legacy } : {}) },
+    partSettings: {
+      ...(metricsServer ? { metricsServer } : {}),
+      ...(legacy ? { legacy } : {}),
+      ...(agentSandbox ? { agentSandbox } : {}),
+    },
     ...(apiserverPort === undefined ? {} : { apiserverPort }),
   };
 }

@@ -5,7 +5,7 @@ import { account } from "./identity.ts";
 import { loopback, programPart, type PartContext } from "./part.ts";
 
 export function gatewayPart(context: PartContext): Component {
-  const { ports } = context;
+  const { ports, settings } = context;
   return programPart(context, {
     name: "gateway",
     summary: "sandboxes for the E2B SDKs, and traffic to their ports",
@@ -15,6 +15,7 @@ export function gatewayPart(context: PartContext): Component {
     env: {
       GATEWAY_LISTEN_ADDR: `${loopback}:${ports.gateway}`,
       GATEWAY_METRICS_ADDR: `${loopback}:${ports.gatewayHealth}`,
+      ...(settings.agentSandbox ? { GATEWAY_SANDBOX_ROUTER_ADDR: `${loopback}:${ports.sandboxRouter}` } : {}),
     },
     prepare: (options) => applyFiles(context, ["operator/namespace.yaml", "gateway/rbac.yaml"], options),
     healthPort: ports.gatewayHealth,

@@ -21,6 +21,7 @@ export function operatorPart(context: PartContext): Component {
       METRICS_ADDR: `${loopback}:${ports.operatorMetrics}`,
       PROBE_ADDR: `${loopback}:${ports.operatorHealth}`,
       ...(settings.legacy ? { LEGACY_API: "on" } : {}),
+      ...(settings.agentSandbox ? { AGENT_SANDBOX: "true" } : {}),
     },
     prepare: (options) =>
       applyFiles(
@@ -31,6 +32,9 @@ export function operatorPart(context: PartContext): Component {
           ),
           ...["namespace", "service-account", "rbac"].map((name) => `operator/${name}.yaml`),
           ...(settings.legacy ? ["crd.yaml", "operator/legacy/rbac.yaml"] : []),
+          ...(settings.agentSandbox
+            ? ["sandbox-crds", "pod-snapshot-crds", "rbac"].map((name) => `agent-sandbox/${name}.yaml`)
+            : []),
         ],
         options,
       ),

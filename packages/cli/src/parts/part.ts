@@ -24,6 +24,7 @@ export const portOwners = {
   metricsServer: "metrics-server",
   gateway: "gateway",
   gatewayHealth: "gateway",
+  sandboxRouter: "gateway",
 } as const;
 export type PartPort = keyof typeof portOwners;
 export type PartPorts = Readonly<Record<PartPort, number>>;
@@ -32,6 +33,7 @@ export type PartPorts = Readonly<Record<PartPort, number>>;
 export interface PartSettings {
   readonly metricsServer: boolean;
   readonly legacy: boolean;
+  readonly agentSandbox: boolean;
 }
 
 export interface PartContext {

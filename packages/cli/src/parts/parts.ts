@@ -41,7 +41,11 @@ const stateSchema = z.object({
     z.int().min(1).max(65_535),
   ),
   settings: z
-    .object({ metricsServer: z.boolean().default(false), legacy: z.boolean().default(false) })
+    .object({
+      metricsServer: z.boolean().default(false),
+      legacy: z.boolean().default(false),
+      agentSandbox: z.boolean().default(false),
+    })
     .prefault({}),
 });
 type PartsState = z.infer<typeof stateSchema>;
@@ -117,6 +121,13 @@ function describeParts(context: PartContext): readonly Component[] {
 /** Whether an earlier `up` enabled it. */
 export async function hasMetricsServer(directory: string): Promise<boolean> {
   return (await readState(partsDirectory(directory)))?.settings.metricsServer ?? false;
+}
+
+/** Where the router of agent-sandbox listens; undefined where no `up` enabled it. */
+export async function findSandboxRouterUrl(directory: string): Promise<string | undefined> {
+  const state = await readState(partsDirectory(directory));
+  const port = state?.settings.agentSandbox ? state.ports.sandboxRouter : undefined;
+  return port === undefined ? undefined : `http://${loopback}:${port}`;
 }
 
 /** Where the gateway listens; undefined where an earlier version made the parts. */

@@ -4,11 +4,18 @@ import * as z from "zod";
 import {
   customResourceDefinitions,
   legacyCustomResourceDefinitions,
+  podSnapshotCustomResourceDefinitions,
+  sandboxCustomResourceDefinitions,
   structuralSchema,
   type StructuralSchema,
 } from "./index.ts";
 
-const definitions = [...customResourceDefinitions(), ...legacyCustomResourceDefinitions()];
+const definitions = [
+  ...customResourceDefinitions(),
+  ...legacyCustomResourceDefinitions(),
+  ...sandboxCustomResourceDefinitions(),
+  ...podSnapshotCustomResourceDefinitions(),
+];
 
 function* nodes(schema: StructuralSchema, path: string): Generator<[string, StructuralSchema]> {
   yield [path, schema];
@@ -32,6 +39,12 @@ test("the kinds are named as promised", () => {
       "cocoonsnapshotgrants.cocoonset.cocoonstack.io",
       "hibernations.cocoon.cis",
       "cocoonsets.cocoon.cis",
+      "sandboxes.agents.x-k8s.io",
+      "sandboxclaims.extensions.agents.x-k8s.io",
+      "sandboxtemplates.extensions.agents.x-k8s.io",
+      "sandboxwarmpools.extensions.agents.x-k8s.io",
+      "podsnapshots.podsnapshot.gke.io",
+      "podsnapshotmanualtriggers.podsnapshot.gke.io",
     ],
   );
 });

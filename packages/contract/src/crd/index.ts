@@ -1,6 +1,19 @@
 /** The CustomResourceDefinitions, from the schemas that the programs read objects with; also written to `deploy/crds/`. */
 import type { Frozen } from "@cocoon/core/frozen";
 import type * as apiextensions from "kubernetes-types/apiextensions/v1.d.ts";
+import {
+  sandboxClaimSchema,
+  sandboxTemplateSchema,
+  sandboxWarmPoolSchema,
+} from "../agent-sandbox/extensions.ts";
+import {
+  podSnapshotGroup,
+  sandboxExtensionsGroup,
+  sandboxGroup,
+  sandboxVersion,
+} from "../agent-sandbox/keys.ts";
+import { podSnapshotSchema, podSnapshotTriggerSchema } from "../agent-sandbox/pod-snapshot.ts";
+import { sandboxSchema } from "../agent-sandbox/sandbox.ts";
 import { cocoonSetSchema } from "../cocoonset.ts";
 import { cocoonHibernationSchema } from "../hibernation.ts";
 import { apiGroup, legacyApiGroup } from "../keys.ts";
@@ -18,11 +31,14 @@ interface ResourceDefinition {
   readonly group: string;
   readonly version: string;
   readonly kind: string;
+  readonly plural?: string;
   readonly shortNames: readonly string[];
   readonly categories: readonly string[];
   readonly columns: readonly PrinterColumn[];
   readonly scale?: Frozen<apiextensions.CustomResourceSubresourceScale>;
   readonly schema: z.ZodType;
+  /** False: the kind has no status. */
+  readonly status?: false;
 }
 
 export interface CustomResourceDefinition {
@@ -131,8 +147,92 @@ const legacyHibernations: ResourceDefinition = {
   schema: legacyHibernationSchema,
 };
 
+const readyStatus = column("Ready", ".status.conditions[?(@.type=='Ready')].status");
+const readyReason = column("Reason", ".status.conditions[?(@.type=='Ready')].reason");
+
+const sandboxes: ResourceDefinition = {
+  group: sandboxGroup,
+  version: sandboxVersion,
+  kind: "Sandbox",
+  plural: "sandboxes",
+  shortNames: ["sandbox"],
+  categories: [],
+  columns: [readyStatus, readyReason, ageColumn],
+  schema: sandboxSchema,
+};
+
+const sandboxClaims: ResourceDefinition = {
+  group: sandboxExtensionsGroup,
+  version: sandboxVersion,
+  kind: "SandboxClaim",
+  shortNames: ["sandboxclaim"],
+  categories: [],
+  columns: [readyStatus, column("Sandbox", ".status.sandbox.name"), readyReason, ageColumn],
+  schema: sandboxClaimSchema,
+};
+
+const sandboxTemplates: ResourceDefinition = {
+  group: sandboxExtensionsGroup,
+  version: sandboxVersion,
+  kind: "SandboxTemplate",
+  shortNames: ["sandboxtemplate"],
+  categories: [],
+  columns: [],
+  status: false,
+  schema: sandboxTemplateSchema,
+};
+
+const sandboxWarmPools: ResourceDefinition = {
+  group: sandboxExtensionsGroup,
+  version: sandboxVersion,
+  kind: "SandboxWarmPool",
+  shortNames: ["swp"],
+  categories: [],
+  columns: [
+    column("Ready", ".status.readyReplicas", "integer"),
+    column("Desired", ".spec.replicas", "integer"),
+    ageColumn,
+  ],
+  scale: {
+    specReplicasPath: ".spec.replicas",
+    statusReplicasPath: ".status.replicas",
+    labelSelectorPath: ".status.selector",
+  },
+  schema: sandboxWarmPoolSchema,
+};
+
+const podSnapshots: ResourceDefinition = {
+  group: podSnapshotGroup,
+  version: "v1",
+  kind: "PodSnapshot",
+  shortNames: [],
+  categories: [],
+  columns: [readyStatus, ageColumn],
+  schema: podSnapshotSchema,
+};
+
+const podSnapshotTriggers: ResourceDefinition = {
+  group: podSnapshotGroup,
+  version: "v1",
+  kind: "PodSnapshotManualTrigger",
+  shortNames: [],
+  categories: [],
+  columns: [column("Pod", ".spec.targetPod"), ageColumn],
+  schema: podSnapshotTriggerSchema,
+};
+
 export function customResourceDefinitions(): readonly CustomResourceDefinition[] {
   return [cocoonSets, cocoonHibernations, snapshotGrants].map(buildDefinition);
+}
+
+/** Installed only on request, and only where no other controller serves them. */
+export function sandboxCustomResourceDefinitions(): readonly CustomResourceDefinition[] {
+  return [sandboxes, sandboxClaims, sandboxTemplates, sandboxWarmPools].map(buildDefinition);
+}
+
+/** Installed with those of agent-sandbox, where no other controller serves them. */
+export function podSnapshotCustomResourceDefinitions(): readonly CustomResourceDefinition[] {
+  return [podSnapshots, podSnapshotTriggers].map(buildDefinition);
 }
 
 /** Installed only on request: with both groups present, `kubectl get cocoonsets` means this one. */
@@ -143,7 +243,7 @@ export function legacyCustomResourceDefinitions(): readonly CustomResourceDefini
 function buildDefinition(definition: ResourceDefinition): CustomResourceDefinition {
   const { group, version, kind, shortNames, categories, columns, scale } = definition;
   const singular = kind.toLowerCase();
-  const plural = `${singular}s`;
+  const plural = definition.plural ?? `${singular}s`;
   return {
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
@@ -156,7 +256,7 @@ function buildDefinition(definition: ResourceDefinition): CustomResourceDefiniti
         listKind: `${kind}List`,
         plural,
         singular,
-        shortNames,
+        ...(shortNames.length === 0 ? {} : { shortNames }),
         ...(categories.length === 0 ? {} : { categories }),
       },
       versions: [
@@ -164,8 +264,10 @@ function buildDefinition(definition: ResourceDefinition): CustomResourceDefiniti
           name: version,
           served: true,
           storage: true,
-          subresources: { status: {}, ...(scale === undefined ? {} : { scale }) },
-          additionalPrinterColumns: columns,
+          ...(definition.status === false
+            ? {}
+            : { subresources: { status: {}, ...(scale === undefined ? {} : { scale }) } }),
+          ...(columns.length === 0 ? {} : { additionalPrinterColumns: columns }),
           schema: { openAPIV3Schema: rootSchema(definition.schema) },
         },
       ],

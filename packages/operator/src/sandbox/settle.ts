@@ -12,20 +12,27 @@ import {
   sandboxVmName,
   shouldSnapshot,
 } from "@cocoon/contract";
+import { readSandbox, type Sandbox } from "@cocoon/contract/agent-sandbox";
 import { ignoreFault, type Abortable, type Logger } from "@cocoon/core";
 import { pods, resourceType, type KubeClient, type KubeObject, type ObjectKey } from "@cocoon/kube";
 import { hasFinalizer, removeFinalizer, settled, type Outcome } from "@cocoon/kube/controller";
 import type { MachineSnapshots } from "@cocoon/machine";
+import type { CustomObject } from "../kinds.ts";
 
-export interface Sandbox extends KubeObject {
-  readonly spec?: {
-    readonly podTemplate?: {
-      readonly metadata?: { readonly annotations?: Readonly<Record<string, string>> };
-    };
-  };
+export type SandboxObject = CustomObject;
+
+export const sandboxes = resourceType<SandboxObject>({ ...sandboxKind, namespaced: true });
+
+const parsed = new WeakMap<SandboxObject, Sandbox>();
+
+/** Objects of a cache are read many times, and never change. */
+export function readSandboxObject(object: SandboxObject): Sandbox {
+  const known = parsed.get(object);
+  if (known) return known;
+  const sandbox = readSandbox(object);
+  parsed.set(object, sandbox);
+  return sandbox;
 }
-
-export const sandboxes = resourceType<Sandbox>({ ...sandboxKind, namespaced: true });
 
 export function needsSettling({ metadata }: KubeObject): boolean {
   return metadata.deletionTimestamp !== undefined && hasFinalizer({ metadata }, sandboxFinalizer);
@@ -57,7 +64,7 @@ export async function settleSandbox(
 }
 
 /** A pod that is not bound to a node goes without a kubelet. */
-async function isOnNode(client: KubeClient, sandbox: Sandbox, { signal }: Abortable): Promise<boolean> {
+async function isOnNode(client: KubeClient, sandbox: SandboxObject, { signal }: Abortable): Promise<boolean> {
   const { namespace = "", uid } = sandbox.metadata;
   for await (const page of client.pages(pods, { namespace, signal }))
     if (page.items.some((pod) => findSandboxOwner(pod)?.uid === uid && Boolean(pod.spec?.nodeName)))
@@ -66,7 +73,8 @@ async function isOnNode(client: KubeClient, sandbox: Sandbox, { signal }: Aborta
 }
 
 /** The pods of a Sandbox count as toolboxes; without a policy nothing outlives it. */
-function wantsSnapshot({ spec }: Sandbox): boolean {
-  const policy = readText(spec?.podTemplate?.metadata?.annotations, annotation.snapshotPolicy) || "never";
+function wantsSnapshot({ spec }: SandboxObject): boolean {
+  const { podTemplate } = (spec ?? {}) as { podTemplate?: { metadata?: KubeObject["metadata"] } };
+  const policy = readText(podTemplate?.metadata?.annotations, annotation.snapshotPolicy) || "never";
   return shouldSnapshot(policy, "toolbox");
 }

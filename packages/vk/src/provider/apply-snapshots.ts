@@ -169,7 +169,14 @@ export async function release(context: StepContext, digest: string, options: Abo
   const { vmName } = readPodMachine(context.tracked.writer.pod).vm;
   const request = { at: new Date(), digest };
   const released = await requireSnapshots(context).inRegistry.release(vmName, request, options);
-  if (released) context.log.info({ digest, tag: released.tag }, "snapshot released");
+  if (!released) return;
+  context.log.info({ digest, tag: released.tag }, "snapshot released");
+  if (!context.tracked.ending)
+    context.emit({
+      type: "Warning",
+      reason: "SnapshotSetAside",
+      message: `the pod asks for another image than ${digest} was made from: it boots, and the snapshot is kept as ${released.tag}`,
+    });
 }
 
 /** A snapshot that the running VM does not come from is the only copy of another state of this machine: it is kept. */

@@ -1,7 +1,8 @@
 /** Applies one step of the plan: one effect each. Every step may be repeated. */
-import { latestTag } from "@cocoon/contract";
+import { annotation, latestTag } from "@cocoon/contract";
 import { Fault, getErrorMessage, isFault, sleep, type Abortable, type FaultCode } from "@cocoon/core";
 import type { Vm } from "@cocoon/vm";
+import { writeEnvironment } from "../guest/environment.ts";
 import { readPodMachine } from "../pod-machine.ts";
 import { dropLocalSnapshot } from "../node-snapshots.ts";
 import {
@@ -16,6 +17,7 @@ import {
   settle,
   unpause,
 } from "./apply-snapshots.ts";
+import { noteContained, rewind, saveNamed } from "./named-snapshots.ts";
 import { bringUp, type BringUp } from "./bring-up.ts";
 import {
   publishReadiness,
@@ -83,13 +85,19 @@ const handlers: Handlers = {
   pushAhead: (context, { record }, options) => pushAhead(context, { record, ...options }),
   pushLatest: (context, { record }, options) => push(context, latestTag, { record, ...options }),
   remove: (context, { step }, options) => remove(context, step.vmId, options),
+  setEnvironment: (context, { record }, options) => setEnvironment(context, record, options),
+  saveNamed: (context, { step, record }, options) => saveNamed(context, { ...step, record }, options),
+  rewind: (context, { step }, options) => rewind(context, step.name, options),
   announceLocal: (context, { record }, options) => announceLocal(context, record, options),
   dropTag: (context, { step: { digest }, record }, options) => drop(context, { digest, record }, options),
   releaseTag: (context, { step }, options) => release(context, step.digest, options),
   settleSnapshots: (context, _applied, options) => settle(context, options),
   reportSnapshot: (context, { step: { digest }, record }) => reportSnapshot(context, { digest, record }),
   clearDigest: (context, { record }, options) => clearDigest(context, record, options),
-  restore: bring,
+  restore: async (context, applied, options) => {
+    await noteContained(context, applied.step.snapshot.digest, options);
+    await bring(context, applied, options);
+  },
   cloneFromDir: bring,
   fork: bring,
   run: bring,
@@ -129,6 +137,23 @@ export async function applyStep(context: StepContext, applied: Applied, options:
     if (pushes && !options.signal.aborted) await unpause(context, error, options);
     throw error;
   }
+}
+
+/** A guest that runs no programs for us has them in programs that the kubelet starts in other ways. */
+async function setEnvironment(
+  { tracked, runtime, emit }: StepContext,
+  record: Vm | undefined,
+  options: Abortable,
+): Promise<void> {
+  const { env } = readPodMachine(tracked.writer.pod);
+  if (!record || !env) return;
+  try {
+    await writeEnvironment(runtime, { vmId: record.id, env: env.values }, options);
+  } catch (error) {
+    if (!isFault(error, "notSupported") && !isFault(error, "notFound")) throw error;
+    emit({ type: "Warning", reason: "EnvironmentNotWritten", message: getErrorMessage(error) });
+  }
+  await tracked.writer.write({ [annotation.envApplied]: env.hash }, options);
 }
 
 async function announce(

@@ -6,6 +6,7 @@ import { compareSize, readWantedSize } from "../machine-size.ts";
 import { readPodMachine, type PodMachine } from "../pod-machine.ts";
 import { bootImage, isSnapshotImage } from "./boot-image.ts";
 import { cloneFromDirectory, cloneSnapshot, fork, restore } from "./clone-machine.ts";
+import { noteSandboxNode } from "./sandbox-holder.ts";
 import { prepareGuest } from "./prepare-guest.ts";
 import type { StepContext } from "./step-context.ts";
 import type { StepOf } from "./step.ts";
@@ -22,6 +23,8 @@ export async function bringUp(context: StepContext, step: BringUp, options: Abor
   const isWake = step.kind === "restore";
   try {
     assertSystem(context, step, machine);
+    if (machine.ofSandbox)
+      await noteSandboxNode({ client: context.client, pod: tracked.writer.pod, node: context.node }, options);
     const vm = await makeVm(context, { step, machine }, options);
     const seconds = stopTimer();
     tracked.madeVm = vm.id;

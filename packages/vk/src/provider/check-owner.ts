@@ -51,6 +51,13 @@ function refuseUnproven(message: string): Refusal {
   return { kind: "refuse", waits: true, reason: "HibernateEvidenceUnavailable", message };
 }
 
+/** Its pod was force-deleted or its node was lost: the VM may still run there. */
+export function refuseHeld({ vm }: PodMachine, holder: string): Refusal {
+  return refuseUnproven(
+    `machine ${vm.vmName} was last on node ${holder}, which has not confirmed that its VM is gone; waiting for it, or fence it with the out-of-service taint`,
+  );
+}
+
 export function refuseLost({ vm, recordedDigest }: PodMachine): Refusal {
   return {
     kind: "refuse",

@@ -14,12 +14,13 @@ import { announceIfSlow } from "./announce-slow.ts";
 import { applyStep } from "./apply.ts";
 import { assertCpuClass, assertIdentity } from "./identity.ts";
 import { endsAsleep } from "./machine-state.ts";
-import { observeMachine } from "./observe.ts";
+import { findVm, observeMachine } from "./observe.ts";
 import type { Ending } from "./observed.ts";
 import { freezeOrphan } from "./orphans.ts";
 import { planMachine } from "./plan.ts";
 import { reportResumed } from "./readiness.ts";
 import { isListed, unlistHibernated } from "./snapshot-list.ts";
+import { clearSandboxNode } from "./sandbox-holder.ts";
 import type { StepContext } from "./step-context.ts";
 import type { Step } from "./step.ts";
 import { TrackedMachine } from "./tracked-machine.ts";
@@ -62,6 +63,8 @@ const terminal: ReadonlySet<Step["kind"]> = new Set(["settled", "wait", "showSta
 /** They come after `ready`: their failure is retried here, and does not make the machine a failed one. */
 const background: ReadonlySet<Step["kind"]> = new Set([
   "publish",
+  "setEnvironment",
+  "saveNamed",
   "dropTag",
   "reportSnapshot",
   "clearDigest",
@@ -153,6 +156,7 @@ export class MachineController {
       const context = this.#createContext(tracked);
       try {
         await this.#reconcile(tracked, options.signal);
+        await this.#clearNote(context, options);
         const mayContinue = endsAsleep({ machine: readPodMachine(readable), sandbox: "none" });
         if (isListed(context) && !mayContinue && !findSandboxOwner(readable))
           await unlistHibernated(context, options);
@@ -165,6 +169,15 @@ export class MachineController {
       context.log.info({ ending }, "machine deleted");
       this.#forget(tracked);
     });
+  }
+
+  /** A Sandbox that lives and left nothing may be booted by any node at once. */
+  async #clearNote(context: StepContext, options: Abortable): Promise<void> {
+    const { tracked, node, client, snapshots, runtime } = context;
+    const { vm, ofSandbox } = readPodMachine(tracked.writer.pod);
+    if (!ofSandbox || (await findVm(runtime, vm.vmName, options))) return;
+    if ((await snapshots?.inRegistry.findHibernatedDigest(vm.vmName, options)) !== undefined) return;
+    await clearSandboxNode({ client, pod: tracked.writer.pod, node }, options);
   }
 
   /** A VM of that name changed. */

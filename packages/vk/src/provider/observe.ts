@@ -8,6 +8,7 @@ import { findLocalSnapshot, type NodeSnapshots } from "../node-snapshots.ts";
 import { readPodMachine, type PodMachine } from "../pod-machine.ts";
 import { getFound, isLive, type Desired, type Observed, type ObservedVm } from "./observed.ts";
 import { endsAsleep, isSettledAsleep } from "./machine-state.ts";
+import { findSandboxHolder } from "./sandbox-holder.ts";
 import { findSandboxState } from "./sandbox-owner.ts";
 import type { TrackedMachine } from "./tracked-machine.ts";
 import { vmLabel } from "./vm-labels.ts";
@@ -54,7 +55,20 @@ export async function observeMachine(
     reported: record !== undefined && tracked.reported === record.id,
   };
   const found = snapshots && managed ? await lookUp(snapshots, state, options) : notLookedUp;
-  return { ...state, ...found, fencedNodes: await findFenced(sources, getFound(found.hibernated), options) };
+  const fencedNodes = await findFenced(sources, getFound(found.hibernated), options);
+  const heldBy = await findHolder(sources, { tracked, state, found }, options);
+  return { ...state, ...found, fencedNodes, heldBy };
+}
+
+/** Asked only where the next step would be a boot. */
+async function findHolder(
+  { client, node }: Sources,
+  { tracked, state, found }: { tracked: TrackedMachine; state: State; found: Lookups },
+  options: Abortable,
+): Promise<string | undefined> {
+  const { desired, vm, machine } = state;
+  if (desired !== "running" || vm || !machine.ofSandbox || getFound(found.hibernated)) return undefined;
+  return findSandboxHolder({ client, pod: tracked.writer.pod, node }, machine.vm.vmName, options);
 }
 
 type Lookups = Pick<Observed, "hibernated" | "stale" | "latestSnapshotId">;
@@ -92,7 +106,7 @@ function describeVm(vm: Vm, machine: PodMachine): ObservedVm {
   };
 }
 
-type State = Omit<Observed, "hibernated" | "fencedNodes" | "stale" | "latestSnapshotId">;
+type State = Omit<Observed, "hibernated" | "fencedNodes" | "heldBy" | "stale" | "latestSnapshotId">;
 
 /** A machine that runs, or whose hibernation was published, is settled without the registry: no call in steady state. */
 function needsHibernated(state: State): boolean {

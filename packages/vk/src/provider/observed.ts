@@ -56,6 +56,8 @@ export interface Observed {
   readonly latestSnapshotId: string | undefined;
   /** Of the nodes that matter to the hibernated snapshot: those that can no longer run anything. */
   readonly fencedNodes: readonly string[];
+  /** Of a Sandbox whose machine is nowhere to be found here: another node that may have its VM. */
+  readonly heldBy: string | undefined;
   readonly hasRegistry: boolean;
   /** A save can leave the VM paused. Where not, only a snapshot made just now is exactly where the VM is. */
   readonly canSavePaused: boolean;

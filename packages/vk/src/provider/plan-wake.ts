@@ -1,7 +1,7 @@
 /** Towards a running machine: claim and restore, or boot; probe, publish, and drop what it was restored from. Pure. */
 import type { HibernatedSnapshot } from "@cocoon/machine";
 import type { PodMachine } from "../pod-machine.ts";
-import { checkOwner, refuseLost, refuseVmGone } from "./check-owner.ts";
+import { checkOwner, refuseHeld, refuseLost, refuseVmGone } from "./check-owner.ts";
 import { diedAfterPush, hasRun, reports } from "./machine-state.ts";
 import { getFound, isOrigin, type Observed, type ObservedVm } from "./observed.ts";
 import { planFresh, planStart } from "./plan-boot.ts";
@@ -29,11 +29,20 @@ function planReady(observed: Observed, vm: ObservedVm): Step {
   if (!probe.running) return { kind: "probe" };
   if (!probe.result) return settled;
   if (!probe.published || (probe.result.ok && !reports(machine, "ready"))) return { kind: "publish" };
+  const requested = probe.result.ok ? planRequests(observed, vm) : undefined;
+  if (requested) return requested;
   // Until everything is here, the snapshot in the registry is the machine's only whole copy.
   if (!probe.result.ok || vm.loading) return settled;
   if (machine.loading) return { kind: "announceLocal" };
   if (observed.wakeFinished) return settled;
   return planWakeEnd(observed, vm);
+}
+
+/** What is asked of a machine that runs. */
+function planRequests({ machine, hasRegistry }: Observed, vm: ObservedVm): Step | undefined {
+  if (machine.env && !machine.env.applied) return { kind: "setEnvironment" };
+  if (machine.snapshotRequest === "" || vm.loading || !hasRegistry) return undefined;
+  return { kind: "saveNamed", vmId: vm.id, name: machine.snapshotRequest };
 }
 
 /**
@@ -47,15 +56,26 @@ function planWakeEnd({ stale }: Observed, vm: ObservedVm): Step {
   return isOrigin(vm, stale) ? { kind: "dropTag", digest } : { kind: "reportSnapshot", digest };
 }
 
+/** The pod names a PodSnapshot to start from. */
+function planRewind(observed: Observed, snapshot: HibernatedSnapshot | undefined): Step | undefined {
+  const { machine, hasRegistry } = observed;
+  if (machine.rewindTo === "" || !hasRegistry || hasRun(machine)) return undefined;
+  const problem = snapshot && checkOwner(observed, snapshot);
+  return problem ?? { kind: "rewind", name: machine.rewindTo };
+}
+
 function planComingUp(observed: Observed): Step {
   const { machine } = observed;
   const snapshot = getFound(observed.hibernated);
+  const rewound = planRewind(observed, snapshot);
+  if (rewound) return rewound;
   if (snapshot)
     return checkOwner(observed, snapshot) ?? checkBase(machine, snapshot) ?? planRestore(observed, snapshot);
   const mustRestore = machine.restoreMarked && !hasRun(machine);
   if (machine.recordedDigest !== "" || machine.lifecycle.state === "hibernated" || mustRestore)
     return refuseLost(machine);
-  return hasRun(machine) ? refuseVmGone(machine) : planFresh(observed);
+  if (hasRun(machine)) return refuseVmGone(machine);
+  return observed.heldBy ? refuseHeld(machine, observed.heldBy) : planFresh(observed);
 }
 
 /** The claim is in the registry before the VM exists: no other node can take the same snapshot for free meanwhile. */
@@ -70,6 +90,8 @@ function planRestore({ machine, node }: Observed, snapshot: HibernatedSnapshot):
 /** Another image means another machine: overwriting the snapshot would lose the old one. */
 function checkBase(machine: PodMachine, { digest, baseImage }: HibernatedSnapshot): Step | undefined {
   if (baseImage === "" || machine.vm.image === "" || baseImage === machine.vm.image) return undefined;
+  // The template of a Sandbox was changed while it was suspended: only a boot can follow it.
+  if (machine.ofSandbox && machine.recordedDigest === "") return { kind: "releaseTag", digest };
   return {
     kind: "refuse",
     reason: "HibernateSnapshotExists",

@@ -119,7 +119,10 @@ export class CocoonProvider implements PodProvider {
     }
     const { runtime, ssh } = this.#options;
     const spec = guest.pod.spec.containers.find((each) => each.name === container);
-    const env = Object.fromEntries((spec?.env ?? []).map(({ name, value }) => [name, value ?? ""]));
+    const env = {
+      ...Object.fromEntries((spec?.env ?? []).map(({ name, value }) => [name, value ?? ""])),
+      ...readPodMachine(guest.pod).env?.values,
+    };
     return await execInGuest({ runtime, vmId: guest.vmId, command, env, ssh }, io);
   }
 

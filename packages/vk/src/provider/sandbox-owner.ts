@@ -17,7 +17,7 @@ import { namespaces, resourceType, type KubeClient, type KubeObject } from "@coc
 import { addFinalizer } from "@cocoon/kube/controller";
 import type { Pod } from "@cocoon/kubelet";
 
-const sandboxes = resourceType<KubeObject>({ ...sandboxKind, namespaced: true });
+export const sandboxes = resourceType<KubeObject>({ ...sandboxKind, namespaced: true });
 
 /** `none`: the pod belongs to no Sandbox. */
 export type SandboxState = "none" | "alive" | "ended";
@@ -35,6 +35,17 @@ export async function findSandboxState(
   if (!sandbox || sandbox.metadata.deletionTimestamp) return "ended";
   const namespace = await client.get(namespaces, { name: pod.metadata.namespace ?? "" }, options);
   return namespace.metadata.deletionTimestamp ? "ended" : "alive";
+}
+
+/** The Sandbox that the pod's machine is named after; undefined when there is none, or it is gone. */
+export async function findOwnSandbox(
+  client: KubeClient,
+  pod: Pod,
+  options: Abortable,
+): Promise<KubeObject | undefined> {
+  const owner = findOwnerOfMachine(pod);
+  const sandbox = owner && (await findSandbox(client, { pod, owner }, options));
+  return sandbox === "notServed" ? undefined : sandbox;
 }
 
 /** Before the first push: a Sandbox that is deleted while its machine is hibernated has no pod that a kubelet would hear of. */

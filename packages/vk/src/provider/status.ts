@@ -1,4 +1,5 @@
 /** A machine's state as the status of its pod. Pure; the kubelet library sets transition times. */
+import { annotation } from "@cocoon/contract";
 import type { ContainerState, ContainerStatus, Pod, PodCondition, PodStatus } from "@cocoon/kubelet";
 
 export type Shown =
@@ -82,6 +83,7 @@ function liveStatus(pod: Pod, live: Extract<Shown, { kind: "live" }>): PodStatus
         message: live.message,
       }),
       ...sizeCondition(pod, live.size),
+      ...restoredCondition(pod),
     ],
     containerStatuses: containers(pod, {
       ready: live.ready,
@@ -90,6 +92,14 @@ function liveStatus(pod: Pod, live: Extract<Shown, { kind: "live" }>): PodStatus
       ...(live.vmId === "" ? {} : { containerID: `cocoon://${live.vmId}` }),
     }),
   };
+}
+
+/** Clients of PodSnapshots wait for it, and look for the name of theirs. */
+function restoredCondition({ metadata }: Pod): readonly PodCondition[] {
+  const names = metadata.annotations?.[annotation.restoredSnapshots];
+  if (!names) return [];
+  const message = `restored with everything up to ${names.split(",").join(", ")}`;
+  return [{ type: "PodRestored", status: "True", reason: "Restored", message }];
 }
 
 const sizeApplied = "cocoonstack.io/SizeApplied";

@@ -43,6 +43,11 @@ export type Step =
   | { readonly kind: "decideMode" }
   | { readonly kind: "probe" }
   | { readonly kind: "publish" }
+  | { readonly kind: "setEnvironment" }
+  /** The machine continues; the snapshot gets a name of its own. */
+  | { readonly kind: "saveNamed"; readonly vmId: string; readonly name: string }
+  /** Before it wakes: what it is hibernated in is renamed, and a snapshot of its own takes that place. */
+  | { readonly kind: "rewind"; readonly name: string }
   | { readonly kind: "announceLocal" }
   | { readonly kind: "dropTag"; readonly digest: string }
   | { readonly kind: "releaseTag"; readonly digest: string }

@@ -1,5 +1,5 @@
 /** The patch of a pod that got a reservation: the machine's name and spec, its node, and what keeps it there. */
-import { annotation, legacyAnnotation, readVmSpec } from "@cocoon/contract";
+import { annotation, completeVmSpec, legacyAnnotation, readVmSpec } from "@cocoon/contract";
 import type { JsonPatchOperation } from "@cocoon/core/json-patch";
 import type { Toleration } from "@cocoon/kube";
 import { formatPointer } from "@cocoon/core/json-patch";
@@ -66,19 +66,11 @@ function copiedRuntimePatch({ metadata: { annotations } }: AdmittedPod): JsonPat
     .map((key) => ({ op: "remove", path: formatPointer(["metadata", "annotations", key]) }));
 }
 
-/** What the pod leaves out of its machine's spec. The mode stays open: the registry knows what the image is. */
 function missingSpec({
   metadata: { annotations },
   spec: { containers },
 }: AdmittedPod): Record<string, string> {
-  const spec = readVmSpec(annotations);
-  const image = containers[0]?.image ?? "";
-  const isManaged = spec.mode !== "static" && annotations?.[annotation.managed] === undefined;
-  return {
-    ...(spec.image === "" && image !== "" ? { [annotation.image]: image } : {}),
-    ...(isManaged ? { [annotation.managed]: "true" } : {}),
-    ...(spec.os === "" ? { [annotation.os]: "linux" } : {}),
-  };
+  return completeVmSpec(annotations, containers[0]?.image ?? "");
 }
 
 function pinPatch(pod: AdmittedPod, { placement }: Granted): JsonPatchOperation[] {

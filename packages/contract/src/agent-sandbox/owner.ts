@@ -2,8 +2,9 @@
  * Pods of kubernetes-sigs/agent-sandbox. A Sandbox is known by its uid: it survives suspension, resumption and adoption from a
  * warm pool, its pods do not. So its machine is named after the uid, and not after the pod.
  */
-import type { PodLike } from "./pod-state.ts";
-import { podVmName } from "./vm-name.ts";
+import type { PodLike } from "../pod-state.ts";
+import { podVmName } from "../vm-name.ts";
+import { sandboxHash } from "./keys.ts";
 
 export const sandboxKind = {
   group: "agents.x-k8s.io",
@@ -14,6 +15,12 @@ export const sandboxKind = {
 
 /** Keeps a Sandbox until the snapshot that its machine is hibernated in was settled. Set before the first push. */
 export const sandboxFinalizer = "vm.cocoonstack.io/sandbox-snapshot";
+
+/** On a Sandbox: the node that made its VM last, and when. Written before the VM exists. */
+export const sandboxNodeAnnotation = "vm.cocoonstack.io/sandbox-node";
+
+/** Keeps a PodSnapshot until its tag was removed from the registry. */
+export const podSnapshotFinalizer = "vm.cocoonstack.io/pod-snapshot";
 
 export interface SandboxReference {
   readonly name: string;
@@ -29,6 +36,12 @@ export function findSandboxOwner({ metadata }: Pick<PodLike, "metadata">): Sandb
   return owner?.uid ? { name: owner.name, uid: owner.uid } : undefined;
 }
 
+/** VM names have at most 63 characters: a long namespace is replaced by its hash, so that it stays part of the name. */
+const maxVmName = 63;
+
 export function sandboxVmName(namespace: string, uid: string): string {
-  return podVmName(namespace, `sbx-${uid}`);
+  const plain = podVmName(namespace, `sbx-${uid}`);
+  if (plain.length <= maxVmName) return plain;
+  const reversed = namespace.split("").toReversed().join("");
+  return `sbx-${sandboxHash(namespace)}${sandboxHash(reversed)}-${uid}`;
 }
