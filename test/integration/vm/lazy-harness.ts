@@ -14,7 +14,9 @@ import { imageDirectory, openQemuRuntimeIn } from "./qemu-harness.ts";
 const mebibyte = 1024 * 1024;
 const { signal } = new AbortController();
 const repository = "vk-lab-lazy";
-const readyMs = 240_000;
+const readyMs = 600_000;
+/** On a busy host a guest may say nothing for long; a reset would only begin anew. */
+const bootSilenceMs = readyMs;
 /** As the product does it as root: QEMU has a user and namespaces of its own. */
 const runAs = { uid: 2_000_300_000, gid: 2_000_300_000, count: 100 };
 
@@ -65,7 +67,7 @@ export async function putMachineToSleep(sizes: {
   );
   const directory = stack.use(await temporaryDirectory());
   await openImageLibrary({ directory: imageDirectory() }).pull(demoImageName, { signal });
-  await using runtime = await openQemuRuntimeIn(directory.path, { signal });
+  await using runtime = await openQemuRuntimeIn(directory.path, { signal, bootSilenceMs });
   const { id } = await runtime.run(
     {
       name: "sleeper",
