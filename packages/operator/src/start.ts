@@ -33,6 +33,7 @@ import { SetReconciler } from "./cocoonset/reconcile.ts";
 import { HibernationReconciler } from "./hibernation/reconcile.ts";
 import { cocoonHibernations, cocoonSets, snapshotGrants, type CustomObject } from "./kinds.ts";
 import { startBridge } from "./legacy/start-bridge.ts";
+import { startNetwork } from "./network/start.ts";
 import { operatorMetrics } from "./metrics.ts";
 import { exportPhaseGauges } from "./phase-gauges.ts";
 import { startSandboxes } from "./sandbox/start.ts";
@@ -102,6 +103,10 @@ export function startOperator(options: OperatorOptions): RunningOperator {
   }
   for (const controller of controllers) stack.use(controller);
   const scope = options.namespace ? { namespace: options.namespace } : {};
+  startNetwork(
+    { caches: shared, ...caches, parts, scope, common: common(options), signal: options.signal },
+    stack,
+  );
   startSandboxes({ ...parts, caches: shared, scope, common: common(options) }, stack);
   return {
     controllers,

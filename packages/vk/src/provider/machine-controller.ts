@@ -36,6 +36,7 @@ export interface ControllerSettings extends Pick<
   | "livenessSecondMs"
   | "restoreMode"
   | "snapshotConfigMap"
+  | "dns"
   | "description"
 > {
   readonly cpuClass: string;
