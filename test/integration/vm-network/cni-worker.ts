@@ -2,10 +2,10 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { demoImageName, openImageLibrary } from "@cocoon/images";
+import { demoImageName } from "@cocoon/images";
 import { openCniNetwork, openQemuRuntime } from "@cocoon/qemu";
 import type { RunSpec, Vm, VmRuntime } from "@cocoon/vm";
-import { imageDirectory } from "../vm/qemu-harness.ts";
+import { testLibrary } from "../vm-images/boot-guest.ts";
 
 const [root = "", confDirectory = "", scenario = "", ...rest] = process.argv.slice(2);
 const signal = AbortSignal.timeout(540_000);
@@ -17,7 +17,7 @@ async function open(): Promise<VmRuntime> {
   const network = await openCniNetwork({ directory: join(root, "net", "cni"), confDirectory });
   return openQemuRuntime({
     rootDirectory: root,
-    images: openImageLibrary({ directory: imageDirectory() }),
+    images: testLibrary(),
     networks: new Map([["cni", network]]),
     runAs: { uid: 2_000_100_000, gid: 2_000_100_000, count: 10 },
     path: process.env["PATH"] ?? "",
