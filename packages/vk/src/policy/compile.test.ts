@@ -21,6 +21,10 @@ const pods = [
 ];
 
 function compile(...specs: readonly PolicySpec[]): string[] {
+  return compileWith({ filtersBridges: false }, specs);
+}
+
+function compileWith(host: { readonly filtersBridges: boolean }, specs: readonly PolicySpec[]): string[] {
   const observed: ObservedPolicies = {
     policies: specs.map((spec, index) => ({ namespace: "lab", name: `p${index}`, spec })),
     pods,
@@ -29,6 +33,7 @@ function compile(...specs: readonly PolicySpec[]): string[] {
       ["team", { "kubernetes.io/metadata.name": "team" }],
     ]),
     isLocal: ({ name }) => name === "agent-0",
+    ...host,
   };
   return compilePolicies(observed)
     .split("\n")
@@ -59,10 +64,13 @@ test("a policy without rules lets nothing in, and replies still pass", () => {
   assert.deepEqual(chain(lines, "egress_10_0_0_2"), []);
   assert.ok(lines.includes("ct state established,related accept"));
   assert.ok(lines.includes("ip daddr vmap { 10.0.0.2 : jump ingress_10_0_0_2 }"));
+  const countHooks = (of: readonly string[]) =>
+    of.filter((line) => line.startsWith("type filter hook forward")).length;
+  assert.equal(countHooks(lines), 2, "routed and bridged");
   assert.equal(
-    lines.filter((line) => line.startsWith("type filter hook forward")).length,
-    2,
-    "routed and bridged",
+    countHooks(compileWith({ filtersBridges: true }, [{ podSelector: {} }])),
+    1,
+    "br_netfilter shows both to one",
   );
 });
 

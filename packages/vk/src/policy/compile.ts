@@ -1,7 +1,7 @@
 /**
  * NetworkPolicies as rules for nft, for the machines of one node. Pure: everything that was seen goes in, one text comes out
- * that replaces all rules at once. The same chains stand in two tables: one sees packets that the host routes, the other
- * frames that stay on a bridge.
+ * that replaces all rules at once. Table `inet` sees packets that the host routes, and with br_netfilter frames that stay on a
+ * bridge; without br_netfilter the same chains stand in a table for frames.
  */
 import { matchesLabels, parseRequirements, type LabelSelector } from "@cocoon/core/label-selector";
 import type { NetworkPolicy } from "@cocoon/kube";
@@ -37,10 +37,11 @@ export interface ObservedPolicies {
   readonly namespaces: ReadonlyMap<string, Readonly<Record<string, string>>>;
   /** Whether the pod is a machine of this node. */
   readonly isLocal: (pod: PolicyPod) => boolean;
+  /** Whether frames between ports of one bridge pass table `inet`. */
+  readonly filtersBridges: boolean;
 }
 
 const table = "cocoon_policy";
-/** `inet` packets carry the same matches as those of a bridge. */
 const families = ["inet", "bridge"] as const;
 
 type Direction = "ingress" | "egress";
@@ -55,7 +56,9 @@ export function compilePolicies(observed: ObservedPolicies): string {
     .flatMap((family) => [
       `table ${family} ${table}`,
       `delete table ${family} ${table}`,
-      ...(chains.length > 0 ? formatTable(family, chains) : []),
+      ...(chains.length > 0 && !(family === "bridge" && observed.filtersBridges)
+        ? formatTable(family, chains)
+        : []),
     ])
     .concat("")
     .join("\n");

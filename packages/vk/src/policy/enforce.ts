@@ -2,7 +2,8 @@
  * Keeps this node's rules for NetworkPolicies current, where no engine of the cluster does: on plain bridges and links. The rules stay when
  * vk-cocoon ends, as its machines do; the next start replaces them.
  */
-import { getErrorMessage, sleep, type Abortable, type Logger } from "@cocoon/core";
+import { writeFile } from "node:fs/promises";
+import { getErrorMessage, sleep, tryReadFile, type Abortable, type Logger } from "@cocoon/core";
 import {
   namespaces,
   networkPolicies,
@@ -41,15 +42,26 @@ export async function enforcePolicies(options: EnforceOptions): Promise<void> {
   let changed = Promise.withResolvers<void>();
   for (const source of Object.values(sources)) source.subscribe(() => changed.resolve());
   await Promise.all(Object.values(sources).map((source) => source.synced({ signal })));
+  const filtersBridges = await ensureBridgeFilter();
   let loaded = "";
   while (!signal.aborted) {
     changed = Promise.withResolvers<void>();
-    const rules = compilePolicies(observe(sources, options.node));
+    const rules = compilePolicies({ ...observe(sources, options.node), filtersBridges });
     if (rules !== loaded) loaded = await tryLoad(load, rules, options);
     const pause = loaded === rules ? changed.promise : sleep(retryMs, { signal });
     await Promise.race([pause, aborted(signal)]);
     await sleep(settleMs, { signal });
   }
+}
+
+const bridgeFilter = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+
+/** Turns on what Services between machines of one bridge need anyway; false where the module is not loaded. */
+async function ensureBridgeFilter(): Promise<boolean> {
+  const value = (await tryReadFile(bridgeFilter))?.trim();
+  if (value === undefined) return false;
+  if (value !== "1") await writeFile(bridgeFilter, "1");
+  return true;
 }
 
 async function loadRules(rules: string, { signal }: Abortable): Promise<void> {
@@ -88,7 +100,7 @@ interface Sources {
   readonly namespaces: ObjectCache<Namespace>;
 }
 
-function observe(sources: Sources, node: string): ObservedPolicies {
+function observe(sources: Sources, node: string): Omit<ObservedPolicies, "filtersBridges"> {
   const local = new Set<PolicyPod>();
   const found: PolicyPod[] = [];
   for (const pod of sources.pods.list()) {
