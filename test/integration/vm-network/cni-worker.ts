@@ -21,6 +21,7 @@ async function open(): Promise<VmRuntime> {
     networks: new Map([["cni", network]]),
     runAs: { uid: 2_000_100_000, gid: 2_000_100_000, count: 10 },
     path: process.env["PATH"] ?? "",
+    bootSilenceMs: 500_000, // a busy host is slow, and none of this is about that
     signal,
   });
 }
