@@ -63,9 +63,10 @@ test("a machine keeps its address from process to process, and gets another afte
   const [id = ""] = vmIds(1);
   const first = (await work(host, { attach: [id] })).addresses[id];
   assert.equal((await work(host, { attach: [id] })).addresses[id], first);
-  // What a restart of the host takes: the namespace with its interfaces, and the bridge.
+  // What a restart of the host takes: the namespace with its interfaces, the bridge, and the plugins' rules.
   await host.must("ip", "netns", "delete", `cocoon-${id}`);
   await host.must("ip", "link", "delete", "cni0");
+  await host.must("nft", "flush", "ruleset");
   const { addresses, failures } = await work(host, { attach: [id] });
   assert.deepEqual(failures, {});
   assert.match(addresses[id] ?? "", /^10\.77\.0\./);
