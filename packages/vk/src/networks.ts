@@ -85,11 +85,9 @@ function openBridge(
   return openBridgeNetwork(settings, options);
 }
 
-/** By the name `cni` and by the names of all lists. Where it was not asked for, what is missing is only logged. */
+/** By the name `cni` and by the names of all lists. */
 async function openCni(config: NetworkSettings, places: Places): Promise<ReadonlyMap<string, VmNetwork>> {
-  const isWanted = config.network === "cni";
-  const isTried = config.network === "auto" && !config.bridge && process.getuid?.() === 0;
-  if (!isWanted && !isTried) return new Map();
+  if (config.network !== "cni") return new Map();
   const { cniConfDir, cniBinDir, cniList, cniTimeoutMs, cniGc } = config;
   const { directory, leasesPath, onCall, log = silentLogger } = places;
   const open = (list: string | undefined) =>
@@ -104,17 +102,8 @@ async function openCni(config: NetworkSettings, places: Places): Promise<Readonl
       ...(onCall ? { onCall } : {}),
       log,
     });
-  const names = await listCniNetworks(cniConfDir);
-  if (names.length === 0 && !isWanted) return new Map();
-  const networks = new Map<string, VmNetwork>();
-  try {
-    networks.set("cni", await open(cniList));
-  } catch (error) {
-    if (isWanted) throw error;
-    log.warn({ error: getErrorMessage(error) }, "the node's CNI configuration is not used");
-    return networks;
-  }
-  for (const name of names) {
+  const networks = new Map<string, VmNetwork>([["cni", await open(cniList)]]);
+  for (const name of await listCniNetworks(cniConfDir)) {
     if (["cni", "user", "bridge"].includes(name)) continue;
     const opened = await open(name).catch((error: unknown) => {
       log.warn({ network: name, error: getErrorMessage(error) }, "this CNI network cannot be chosen");

@@ -94,7 +94,7 @@ export const runtimeOptions = {
   ),
   network: option(
     "VK_NETWORK",
-    "default network of VMs: cni (the node's CNI plugins, as any pod), bridge (VK_BRIDGE), user (ports forwarded from loopback addresses), or auto: bridge where VK_BRIDGE is set, else cni as root where the node has a CNI configuration and its plugins, else user",
+    "default network of VMs: cni (the node's CNI plugins, as any pod), bridge (VK_BRIDGE), user (ports forwarded from loopback addresses), or auto: bridge where VK_BRIDGE is set, else user",
     z.enum(networkChoices).default("auto"),
   ),
   cniConfDir: option(

@@ -64,7 +64,7 @@ test("without a bridge ports are forwarded, and addresses come from VK_USER_SUBN
   assert.doesNotThrow(() => JSON.parse(leases) as unknown);
 });
 
-test("a node with a CNI configuration connects VMs to it by default, and lets pods choose other lists", async () => {
+test("VK_NETWORK=cni connects VMs to the node's first list, and lets pods choose others", async () => {
   await using host = await openCniHost();
   await host.writeList("10-machines.conflist", bridgeList(host));
   await host.writeList("20-other.conflist", { ...(bridgeList(host) as object), name: "other" });
@@ -74,7 +74,7 @@ test("a node with a CNI configuration connects VMs to it by default, and lets po
     plugins: [{ type: "nowhere" }],
   });
   const env = [`COCOON_ROOT_DIR=${host.directory}/root`, `VK_CNI_CONF_DIR=${host.confDirectory}`];
-  const told = JSON.parse(await host.must("env", ...env, process.execPath, worker)) as Told;
+  const told = JSON.parse(await host.must("env", ...env, "VK_NETWORK=cni", process.execPath, worker)) as Told;
   assert.deepEqual(told.networks, ["cni", "machines", "other", "user"]);
   assert.match(JSON.stringify(told.plans["cni"]), /"ip":"10\.77\.0\./);
   const chosen = await host.must("env", ...env, "VK_NETWORK=user", process.execPath, worker);

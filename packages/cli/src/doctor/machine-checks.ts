@@ -83,7 +83,8 @@ async function checkNetwork({ env, signal }: CheckContext): Promise<CheckResult>
       `CNI ${network === undefined ? "" : `network "${network}"`}: ${problems.map(({ found }) => found).join("; ")}`,
       problems.map(({ fix }) => fix).join("; "),
     );
-  if (network !== undefined) return ok(`CNI network "${network}" of ${confDirectory}`);
+  if (network !== undefined)
+    return ok(`CNI network "${network}" of ${confDirectory}, used by nodes with VK_NETWORK=cni`);
   return ok(
     `no CNI configuration in ${confDirectory}: ports of machines are forwarded, Services do not reach them`,
   );
