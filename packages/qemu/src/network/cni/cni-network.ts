@@ -212,11 +212,14 @@ class CniNetwork implements VmNetwork {
   async #addAll(draft: Attachment, options: Abortable): Promise<Attachment> {
     let attachment = draft;
     for (const [index, target] of listTargets(draft).entries()) {
-      const result = await this.#plugins.add(draft.list, target, options);
-      const interfaces = attachment.interfaces.map((each, at) => (at === index ? { ...each, result } : each));
-      attachment = { ...attachment, interfaces };
-      // DEL gets the result, whenever we die; a power cut takes the namespace too.
-      await this.#store.write(attachment, { sync: false });
+      const onResult = async (result: RawResult) => {
+        const interfaces = attachment.interfaces.map((each, at) =>
+          at === index ? { ...each, result } : each,
+        );
+        attachment = { ...attachment, interfaces };
+        await this.#store.write(attachment, { sync: false }); // a power cut takes the namespace too
+      };
+      await this.#plugins.add(draft.list, target, { ...options, onResult });
     }
     return attachment;
   }

@@ -55,8 +55,15 @@ export class CniPlugins {
     this.#options = options;
   }
 
-  /** The result of the last plugin. After a failure what was made is removed by `del`. */
-  async add(list: Conflist, target: AttachmentTarget, options: Abortable): Promise<RawResult> {
+  /**
+   * Tells the result of each plugin, the last of which counts: `del` needs the newest one whenever we die. After a failure
+   * what was made is removed by `del`.
+   */
+  async add(
+    list: Conflist,
+    target: AttachmentTarget,
+    { onResult, ...options }: Abortable & { readonly onResult: (result: RawResult) => Promise<void> },
+  ): Promise<void> {
     let result: RawResult | undefined;
     for (const plugin of list.plugins) {
       const more = { runtimeConfig: target.runtimeConfig, ...(result ? { prevResult: result } : {}) };
@@ -68,9 +75,8 @@ export class CniPlugins {
         input: buildPluginInput(list, plugin, more),
       } as const;
       result = readResult(plugin, await this.#call(call, options));
+      await onResult(result);
     }
-    if (!result) throw new Fault("invalid", `CNI network "${list.name}" has no plugins`);
-    return result;
   }
 
   /** In reverse order. Repeatable; a plugin must not mind what is already gone. */
