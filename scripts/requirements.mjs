@@ -85,4 +85,11 @@ export const requirements = [
     why: "bridged networks, tested inside a network namespace",
     for: testing,
   },
+  {
+    packages: ["containernetworking-plugins", "iptables"],
+    present: () =>
+      (existsSync("/opt/cni/bin/bridge") || existsSync("/usr/lib/cni/bridge")) && onPath("iptables"),
+    why: "CNI networks, tested inside network namespaces",
+    for: testing,
+  },
 ];

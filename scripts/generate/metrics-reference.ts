@@ -11,6 +11,7 @@ import { operatorMetrics } from "../../packages/operator/src/metrics.ts";
 import { exportPhaseGauges } from "../../packages/operator/src/phase-gauges.ts";
 import { createMetrics } from "../../packages/registry/src/open-services.ts";
 import { createVkMetrics } from "../../packages/vk/src/metrics.ts";
+import { createAddressMetrics, createNetworkMetrics } from "../../packages/vk/src/network-metrics.ts";
 import { createUsageMetrics } from "../../packages/vk/src/usage-metrics.ts";
 import { createWebhookMetrics } from "../../packages/webhook/src/metrics.ts";
 import type { Generator } from "./generator.ts";
@@ -63,6 +64,8 @@ const services: readonly Service[] = [
     where: "`VK_METRICS_ADDR`",
     fill: (registry) => {
       createVkMetrics(registry);
+      createNetworkMetrics(registry);
+      createAddressMetrics(registry, { runtime: { list: async () => [] } } as never);
       createUsageMetrics(registry, { machines: () => [], rootDirectory: "/" } as never);
       controllers(registry);
     },

@@ -2,9 +2,16 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
-import { createLogger, tryReadFile, writeFileAtomically, type Logger } from "@cocoon/core";
+import { createLogger, getErrorMessage, tryReadFile, writeFileAtomically, type Logger } from "@cocoon/core";
 import { openImageLibrary } from "@cocoon/images";
-import { chooseVmUsers, openBridgeNetwork, openQemuRuntime, openUserNetwork } from "@cocoon/qemu";
+import {
+  chooseVmUsers,
+  listCniNetworks,
+  openBridgeNetwork,
+  openCniNetwork,
+  openQemuRuntime,
+  openUserNetwork,
+} from "@cocoon/qemu";
 import type { VmNetwork, VmRuntime } from "@cocoon/vm";
 import type { CommandSettings } from "./settings.ts";
 
@@ -94,6 +101,30 @@ export class CommandSession implements AsyncDisposable {
         leasesPath,
       };
       networks.set("bridge", await openBridgeNetwork(options, { signal: this.signal }));
+    }
+    for (const [name, network] of await this.#cniNetworks(directory)) networks.set(name, network);
+    return networks;
+  }
+
+  /** By `cni` and by the names of the host's lists; without root, or without lists, none. */
+  async #cniNetworks(directory: string): Promise<ReadonlyMap<string, VmNetwork>> {
+    const { cniConfDir: confDirectory, cniBinDirs: binDirectories, dns } = this.settings;
+    const networks = new Map<string, VmNetwork>();
+    if (process.getuid?.() !== 0) return networks;
+    const names = await listCniNetworks(confDirectory);
+    for (const list of names.length > 0 ? [undefined, ...names] : []) {
+      const options = {
+        directory: join(directory, "cni"),
+        confDirectory,
+        binDirectories,
+        dns,
+        log: this.log,
+      };
+      const opened = await openCniNetwork(list === undefined ? options : { ...options, list }).catch(
+        (error: unknown) =>
+          this.log.debug({ network: list, error: getErrorMessage(error) }, "CNI network not usable"),
+      );
+      if (opened) networks.set(list ?? "cni", opened);
     }
     return networks;
   }

@@ -27,6 +27,8 @@ const fileSchema = z
     cgroup_parent: z.string().default("cocoon.slice"),
     qemu_binary: z.string().default("qemu-system-x86_64"),
     accelerator: z.enum(["auto", "kvm", "tcg"]).default("auto"),
+    cni_conf_dir: z.string().default("/etc/cni/net.d"),
+    cni_bin_dir: z.string().default("/opt/cni/bin:/usr/lib/cni"),
     allow_host_loopback: z
       .union([z.boolean(), z.enum(["true", "false"])])
       .default(false)
@@ -71,6 +73,8 @@ export function readSettings(flags: GlobalFlags, env: Env) {
     cgroupParent: data.cgroup_parent,
     qemuBinary: data.qemu_binary,
     accelerator: data.accelerator,
+    cniConfDir: data.cni_conf_dir,
+    cniBinDirs: data.cni_bin_dir.split(":").filter(Boolean),
     allowHostLoopback: data.allow_host_loopback,
     path: env["PATH"] ?? "",
   };

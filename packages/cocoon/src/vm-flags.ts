@@ -43,7 +43,7 @@ const commonFlags: FlagTable = {
   "--name <name>": "name of the VM (default: made from the image or the snapshot)",
   "--queue-size <n>": ["ring depth of network queues, 0 = 512", "0"],
   "--disk-queue-size <n>": ["ring depth of disk queues (kept, not used)", "0"],
-  "--network <name>": "network: user or bridge (default: user)",
+  "--network <name>": "network: user, bridge, cni, or the name of a CNI configuration list (default: user)",
   "--bridge <device>": "bridge device; excludes --network",
   "--no-direct-io": "kept, not used",
   "--cpu-weight <n>": "share of CPU against others, 1..10000 (default: the kernel's)",

@@ -6,6 +6,7 @@ import { field } from "./schema.ts";
 const setDeletionPolicies = ["Retain", "Purge"] as const;
 const rolloutStrategies = ["Rolling", "OnDelete"] as const;
 const expireActions = ["Delete", "Suspend"] as const;
+const isolations = ["Set", "Namespace", "None"] as const;
 const mainRebuilds = ["Never", "Image", "Latest"] as const;
 
 const cronPattern = /^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|\S+(\s+\S+){4})$/;
@@ -87,6 +88,15 @@ const migrationSchema = z.object({
     .optional(),
 });
 
+const networkSchema = z.object({
+  isolation: field
+    .choice(
+      isolations,
+      "Who may open connections to the machines: Set only machines of this set, Namespace (also when not set) pods of its namespace, None everyone who reaches them.",
+    )
+    .optional(),
+});
+
 export const setAdditions = {
   paused: field
     .flag("While true the operator changes nothing about this set; its status stays current.")
@@ -121,5 +131,8 @@ export const setAdditions = {
     .optional(),
   rebuild: rebuildSchema.meta({ description: "How failed machines are replaced." }).optional(),
   migration: migrationSchema.meta({ description: "How the main agent is moved." }).optional(),
+  network: networkSchema
+    .meta({ description: "How machines are reached, where they have addresses of their own." })
+    .optional(),
   rollout: rolloutSchema.meta({ description: "How machines are replaced when the spec changes." }).optional(),
 };

@@ -6,6 +6,7 @@ import type * as apps from "kubernetes-types/apps/v1.d.ts";
 import type * as coordination from "kubernetes-types/coordination/v1.d.ts";
 import type * as core from "kubernetes-types/core/v1.d.ts";
 import type * as eventsApi from "kubernetes-types/events/v1.d.ts";
+import type * as networking from "kubernetes-types/networking/v1.d.ts";
 import type * as scheduling from "kubernetes-types/scheduling/v1.d.ts";
 import type { KubeObject } from "./object.ts";
 
@@ -47,6 +48,7 @@ export type Namespace = Wire<core.Namespace>;
 export type ConfigMap = Wire<core.ConfigMap>;
 export type Secret = Wire<core.Secret>;
 export type Service = Wire<core.Service>;
+export type NetworkPolicy = Wire<networking.NetworkPolicy>;
 export type Lease = Wire<coordination.Lease>;
 /** `events.k8s.io/v1`: what `kubectl describe` prints. */
 export type KubeEvent = KubeObject & Partial<Wire<eventsApi.Event>>;

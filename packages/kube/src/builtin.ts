@@ -5,6 +5,7 @@ import type {
   KubeEvent,
   Lease,
   Namespace,
+  NetworkPolicy,
   Node,
   OpenObject,
   Pod,
@@ -25,6 +26,12 @@ export const namespaces = resourceType<Namespace>({ ...core, kind: "Namespace", 
 export const configMaps = resourceType<ConfigMap>({ ...core, kind: "ConfigMap" });
 export const secrets = resourceType<Secret>({ ...core, kind: "Secret" });
 export const services = resourceType<Service>({ ...core, kind: "Service" });
+export const networkPolicies = resourceType<NetworkPolicy>({
+  group: "networking.k8s.io",
+  version: "v1",
+  kind: "NetworkPolicy",
+  plural: "networkpolicies",
+});
 export const serviceAccounts = resourceType<OpenObject>({ ...core, kind: "ServiceAccount" });
 export const events = resourceType<KubeEvent>({ group: "events.k8s.io", version: "v1", kind: "Event" });
 export const leases = resourceType<Lease>({ group: "coordination.k8s.io", version: "v1", kind: "Lease" });

@@ -33,6 +33,7 @@ import { SetReconciler } from "./cocoonset/reconcile.ts";
 import { HibernationReconciler } from "./hibernation/reconcile.ts";
 import { cocoonHibernations, cocoonSets, snapshotGrants, type CustomObject } from "./kinds.ts";
 import { startBridge } from "./legacy/start-bridge.ts";
+import { startNetwork } from "./network/start.ts";
 import { operatorMetrics } from "./metrics.ts";
 import { exportPhaseGauges } from "./phase-gauges.ts";
 import { serveSandboxes } from "./sandbox/serve.ts";
@@ -110,6 +111,10 @@ export function startOperator(options: OperatorOptions): RunningOperator {
     controllers.push(...serveSandboxes(served, stack), ...servePodSnapshots(served, stack));
   }
   for (const controller of controllers) stack.use(controller);
+  startNetwork(
+    { caches: shared, ...caches, parts, scope, common: common(options), signal: options.signal },
+    stack,
+  );
   startSandboxes({ ...parts, caches: shared, scope, common: common(options) }, stack);
   return {
     controllers,

@@ -1,11 +1,11 @@
 /*
  * Starts QEMU with little in sight:
  *
- *   jail [-n] [-t TAP]... [-r PATH]... -w DIRECTORY -u UID -g GID -- PROGRAM ARGUMENT...
+ *   jail [-N NETNS] [-n] [-t TAP]... [-r PATH]... -w DIRECTORY -u UID -g GID -- PROGRAM ARGUMENT...
  *
  * It gets a mount namespace whose root has the working directory (-w, the only one that can be written), what -r names
  * (read-only, where it exists) and the devices below; with -n a network namespace without any interface. Taps are opened
- * before and become descriptors 10, 11, ... Then the user changes, and nothing that is started can get more rights.
+ * before, in the network namespace of -N where there is one, and become descriptors 10, 11, ... Then the user changes, and nothing that is started can get more rights.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -42,6 +42,12 @@ static void open_tap(const char *name, int number) {
   if (fd < 0) fail("/dev/net/tun");
   snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
   if (ioctl(fd, TUNSETIFF, &request) < 0 || dup2(fd, number) < 0) fail(name);
+}
+
+static void enter_network(const char *path) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || setns(fd, CLONE_NEWNET) < 0) fail(path);
+  close(fd);
 }
 
 static void make_parents(char *path) {
@@ -100,8 +106,9 @@ int main(int argc, char **argv) {
   uid_t uid = 0;
   gid_t gid = 0;
   if (!paths) fail("memory");
-  for (int flag; (flag = getopt(argc, argv, "+nt:r:w:u:g:")) != -1;) {
-    if (flag == 'n') namespaces |= CLONE_NEWNET;
+  for (int flag; (flag = getopt(argc, argv, "+N:nt:r:w:u:g:")) != -1;) {
+    if (flag == 'N') enter_network(optarg);
+    else if (flag == 'n') namespaces |= CLONE_NEWNET;
     else if (flag == 't') open_tap(optarg, FIRST_TAP + taps++);
     else if (flag == 'r') paths[visible++] = optarg;
     else if (flag == 'w') directory = optarg;

@@ -3,7 +3,15 @@
  * runs machines in QEMU: create, clone, save, restore, guest agent, networks. Images come through the port `ImageStore`.
  * Nothing here knows Kubernetes, registries or a command line.
  */
-export { openBridgeNetwork, openUserNetwork } from "./network/index.ts";
+export {
+  findCniProblems,
+  isPlainList,
+  listCniNetworks,
+  openBridgeNetwork,
+  openCniNetwork,
+  openUserNetwork,
+  type PluginCall,
+} from "./network/index.ts";
 export { openQemuRuntime, type QemuOptions } from "./open.ts";
 export { chooseVmUsers } from "./process/jail.ts";
 export { probeHost } from "./process/host.ts";

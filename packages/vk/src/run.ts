@@ -16,6 +16,7 @@ import { RegistrySource } from "@cocoon/images";
 import type { vkProgram, VkConfig } from "./config.ts";
 import { chooseNodeName } from "./node.ts";
 import { warnIgnoredOptions } from "./notices.ts";
+import { readHostDns } from "./pod-network.ts";
 import { findPing } from "./probes/ping.ts";
 import { readCredentials, openSnapshotRegistry } from "./registry.ts";
 import { openRuntime, readImagePolicy } from "./runtime.ts";
@@ -54,13 +55,14 @@ export async function runVk(
   stack.use(registry.client);
   const access = { credentials: readCredentials(config), policy: readImagePolicy(config) };
   const images = stack.use(new RegistrySource({ registry: registry.client, ...access }));
-  const runtime = stack.use(await openRuntime(config, { log, signal, images }));
+  const opened = await openRuntime(config, { log, signal, images, metrics });
+  stack.use(opened.runtime);
   const ca = await readClientAuthority(client, config.clientCa, signal);
   const ping = await findPing(log);
   const vk = stack.use(
     await startVk({
       client,
-      runtime,
+      ...opened,
       registry: { ...registry, directory: config.rootDirectory },
       api: {
         host: config.kubeletHost,
@@ -126,6 +128,11 @@ async function readSettings(config: VkConfig, { name, ip }: { readonly name: str
       maxBytes: config.snapshotCacheMaxMib * 1024 ** 2,
       maxAgeMs: config.snapshotCacheMaxHours * 3_600_000,
       pinned: config.snapshotCachePinned,
+    },
+    dns: {
+      clusterServers: config.clusterDns ?? [],
+      clusterDomain: config.clusterDomain,
+      ...(await readHostDns()),
     },
     restoreMode: config.restoreMode,
     snapshotConfigMap: config.snapshotConfigMap,

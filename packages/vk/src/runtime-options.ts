@@ -19,6 +19,13 @@ export function option<S extends z.ZodType>(
 const runtimeChoices = ["auto", "qemu", "cocoon"] as const;
 const restoreModes = ["copy", "ondemand", "mmap"] as const;
 
+const networkChoices = ["auto", "user", "bridge", "cni"] as const;
+
+const colonList = z
+  .string()
+  .optional()
+  .transform((text) => text?.split(":").filter((part) => part !== ""));
+
 const commaList = z
   .string()
   .optional()
@@ -84,6 +91,51 @@ export const runtimeOptions = {
     "COCOON_ALLOW_HOST_LOOPBACK",
     "guests on the user network may connect to addresses of this host, loopback included",
     z.enum(["true", "false"]).default("false"),
+  ),
+  network: option(
+    "VK_NETWORK",
+    "default network of VMs: cni (the node's CNI plugins, as any pod), bridge (VK_BRIDGE), user (ports forwarded from loopback addresses), or auto: bridge where VK_BRIDGE is set, else user",
+    z.enum(networkChoices).default("auto"),
+  ),
+  cniConfDir: option(
+    "VK_CNI_CONF_DIR",
+    "directory of CNI configuration lists; pods choose another list than the default by its name",
+    z.string().min(1).default("/etc/cni/net.d"),
+  ),
+  cniBinDir: option(
+    "VK_CNI_BIN_DIR",
+    "directories of CNI plugins, separated by colons; default /opt/cni/bin:/usr/lib/cni",
+    colonList,
+  ),
+  cniList: option(
+    "VK_CNI_LIST",
+    "name of the default CNI configuration list; default the first by file name",
+    z.string().min(1).optional(),
+  ),
+  cniTimeoutMs: option(
+    "VK_CNI_TIMEOUT_MS",
+    "how long one call of one CNI plugin may take before it is ended",
+    z.coerce.number().int().min(1000).max(600_000).default(30_000),
+  ),
+  cniGc: option(
+    "VK_CNI_GC",
+    "exclusive: at start CNI plugins (1.1) remove what belongs to no machine of this node; only where no other runtime uses the same configuration. never: they are not asked",
+    z.enum(["never", "exclusive"]).default("never"),
+  ),
+  networkPolicy: option(
+    "VK_NETWORK_POLICY",
+    "enforce: NetworkPolicies hold for machines of this node by its own firewall (nftables); never: they are left to the cluster's network plugin; auto: enforce where machines are on a bridge, or on a CNI list of plugins that know no policies",
+    z.enum(["auto", "enforce", "never"]).default("auto"),
+  ),
+  clusterDns: option(
+    "VK_CLUSTER_DNS",
+    "addresses of the cluster's DNS service, separated by commas, for guests on the CNI network; default this host's name servers",
+    commaList,
+  ),
+  clusterDomain: option(
+    "VK_CLUSTER_DOMAIN",
+    "domain of the cluster's Services",
+    z.string().min(1).default("cluster.local"),
   ),
   userSubnet: option(
     "VK_USER_SUBNET",

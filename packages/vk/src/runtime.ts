@@ -3,29 +3,41 @@ import { execFile } from "node:child_process";
 import { access, constants } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { Fault, getErrorMessage, type Abortable, type Logger } from "@cocoon/core";
+import { Fault, getErrorMessage, type Abortable, type Logger, type Registry } from "@cocoon/core";
 import { openImageLibrary, type ImagePolicy, type ImageSource } from "@cocoon/images";
 import { chooseVmUsers, openQemuRuntime, type QemuOptions } from "@cocoon/qemu";
 import { isNodeCommand, openCliRuntime, openLeaseFinder, withMacos, type VmRuntime } from "@cocoon/vm";
 import type { VkConfig } from "./config.ts";
 import { withLeases } from "./leases.ts";
-import { openNetworks } from "./networks.ts";
+import { createNetworkMetrics } from "./network-metrics.ts";
+import { enforcesPolicies, openNetworks } from "./networks.ts";
 import { readRegistryAccess } from "./registry.ts";
 
 export interface RuntimeContext extends Abortable {
   readonly log: Logger;
   /** Where images come from that are no URLs. */
   readonly images: ImageSource;
+  /** Where calls of the network's plugins are counted. */
+  readonly metrics?: Registry;
 }
 
 const run = promisify(execFile);
 const dnsmasqLeases = "/var/lib/dnsmasq/dnsmasq.leases";
 
-export async function openRuntime(config: VkConfig, context: RuntimeContext): Promise<VmRuntime> {
+export interface OpenedRuntime {
+  readonly runtime: VmRuntime;
+  /** Whether NetworkPolicies are this node's to enforce. */
+  readonly enforcesPolicies: boolean;
+}
+
+export async function openRuntime(config: VkConfig, context: RuntimeContext): Promise<OpenedRuntime> {
   const kind = await chooseRuntime(config, context);
   context.log.info({ runtime: kind }, "VMs are run by this");
-  const runtime = await (kind === "cocoon" ? openCommand(config, context) : openQemu(config, context));
-  return addMacos(runtime, config, context);
+  const { runtime, ...opened } =
+    kind === "qemu"
+      ? await openQemu(config, context)
+      : { runtime: await openCommand(config, context), enforcesPolicies: config.networkPolicy === "enforce" };
+  return { ...opened, runtime: await addMacos(runtime, config, context) };
 }
 
 /** macOS guests have a program of their own; where it is installed, it must work. */
@@ -110,9 +122,18 @@ function readLazySettings(config: VkConfig): NonNullable<QemuOptions["lazy"]> {
   return { registry: readRegistryAccess(config), store };
 }
 
-async function openQemu(config: VkConfig, { log, signal, images }: RuntimeContext): Promise<VmRuntime> {
+async function openQemu(
+  config: VkConfig,
+  { log, signal, images, metrics }: RuntimeContext,
+): Promise<OpenedRuntime> {
   const { rootDirectory, leasesPath } = config;
   const runAs = config.vmUsers === "auto" ? await chooseVmUsers(rootDirectory, log) : undefined;
+  const networks = await openNetworks(config, {
+    signal,
+    log,
+    ...(runAs ? { firstFreePort: 1024 } : {}),
+    ...(metrics ? { onCall: createNetworkMetrics(metrics) } : {}),
+  });
   const runtime = await openQemuRuntime({
     rootDirectory,
     images: openImageLibrary({
@@ -120,7 +141,7 @@ async function openQemu(config: VkConfig, { log, signal, images }: RuntimeContex
       source: images,
       policy: readImagePolicy(config),
     }),
-    networks: await openNetworks(config, { signal, ...(runAs ? { firstFreePort: 1024 } : {}) }),
+    networks,
     ...(runAs ? { runAs } : {}),
     path: config.path,
     cgroupParent: config.cgroupParent,
@@ -129,5 +150,8 @@ async function openQemu(config: VkConfig, { log, signal, images }: RuntimeContex
     log,
     signal,
   });
-  return withLeases(runtime, { named: leasesPath, usual: leasesPath ? [] : [dnsmasqLeases] });
+  return {
+    runtime: withLeases(runtime, { named: leasesPath, usual: leasesPath ? [] : [dnsmasqLeases] }),
+    enforcesPolicies: await enforcesPolicies(config, networks),
+  };
 }

@@ -16,7 +16,9 @@ import type { SshLogin } from "./guest/ssh.ts";
 import { defaultIdle, watchIdle, type IdleSettings } from "./idle.ts";
 import { defaultLocalGc, runLocalGc, type LocalGcSettings } from "./local-gc.ts";
 import { createVkMetrics, type VkMetrics } from "./metrics.ts";
+import { createAddressMetrics } from "./network-metrics.ts";
 import { describeNode, type NodeSettings } from "./node.ts";
+import { enforcePolicies } from "./policy/enforce.ts";
 import type { Ping } from "./probes/checks.ts";
 import { defaultProbeTimes, type ProbeTimes } from "./probes/probe.ts";
 import {
@@ -30,6 +32,7 @@ import { dealWithOrphans, type OrphanPolicy } from "./provider/orphans.ts";
 import { CocoonProvider } from "./provider/provider.ts";
 import { watchVms } from "./provider/vm-watch.ts";
 import { openNodeSnapshots, type NodeSnapshots, type NodeSnapshotsOptions } from "./node-snapshots.ts";
+import { noDns, type DnsFacts } from "./pod-network.ts";
 import { readPodMachine } from "./pod-machine.ts";
 import { createUsageMetrics } from "./usage-metrics.ts";
 
@@ -55,6 +58,9 @@ export interface VkOptions extends Abortable {
   readonly localGc?: LocalGcSettings;
   readonly restoreMode?: RestoreMode;
   readonly snapshotConfigMap?: "legacy" | "all";
+  readonly dns?: DnsFacts;
+  /** Enforce NetworkPolicies on this host, for the node's machines. */
+  readonly enforcesPolicies?: boolean;
   readonly log?: Logger;
   readonly metrics?: Registry;
   /** Where traces of hibernations and wakes go; default nowhere. */
@@ -98,6 +104,7 @@ export async function startVk(options: VkOptions): Promise<RunningVk> {
   const isClaimed = (vmName: string) =>
     [...machines()].some(({ writer }) => readPodMachine(writer.pod).vm.vmName === vmName);
   createUsageMetrics(registry, { runtime, machines, rootDirectory: node.rootDirectory, signal });
+  createAddressMetrics(registry, { runtime, signal });
   const ssh = options.ssh ?? { user: "root" };
   const provider = new CocoonProvider({ controller, metrics, runtime, ssh, node: node.name, log });
   const kubelet = stack.use(
@@ -131,7 +138,7 @@ export async function startVk(options: VkOptions): Promise<RunningVk> {
 
 /** What runs beside the machines' own loops; ends with the signal. */
 async function watchMachines(
-  { runtime, idle = defaultIdle, localGc = defaultLocalGc }: VkOptions,
+  { runtime, client, node, enforcesPolicies, idle = defaultIdle, localGc = defaultLocalGc }: VkOptions,
   {
     controller,
     snapshots,
@@ -160,6 +167,7 @@ async function watchMachines(
           needsSnapshot(readPodMachine(writer.pod), name, description),
         ),
     }),
+    enforcesPolicies ? enforcePolicies({ ...common, client, node: node.name }) : undefined,
     watchIdle({ ...common, runtime, machines: () => controller.machines(), settings: idle }),
   ]);
 }
@@ -191,6 +199,7 @@ async function readSettings(options: VkOptions, { signal }: Abortable): Promise<
     livenessSecondMs: options.livenessSecondMs ?? 1_000,
     restoreMode: options.restoreMode ?? "mmap",
     snapshotConfigMap: options.snapshotConfigMap ?? "legacy",
+    dns: options.dns ?? noDns,
     description,
     canSavePaused: description.can.saveFrozen ?? true,
   };

@@ -55,6 +55,10 @@ export interface GuestNic {
   /** Absent = DHCP. */
   readonly address?: { readonly ip: string; readonly prefix: number; readonly gateway?: string };
   readonly dns: readonly string[];
+  /** Domains that short names are looked up in. */
+  readonly searches?: readonly string[];
+  /** Absent = what the driver has. */
+  readonly mtu?: number;
 }
 
 /** What clients of the runtime see of it, and what an engine needs. Names may also be normalised references. */

@@ -13,6 +13,19 @@ export interface NetworkSpec {
   /** The guest may not reach the outside. */
   readonly isolated?: boolean;
   readonly queueSize?: number;
+  /** The pod behind the VM, for networks that know pods. */
+  readonly pod?: { readonly namespace: string; readonly name: string; readonly uid: string };
+  /** Ports of the host that lead to the guest, where the network offers it. */
+  readonly hostPorts?: readonly {
+    readonly hostPort: number;
+    readonly guestPort: number;
+    readonly protocol: "tcp" | "udp";
+    readonly hostIp?: string;
+  }[];
+  /** Limits, where the network offers them; ingress is what the guest receives. */
+  readonly bandwidth?: { readonly ingressBitsPerSecond?: number; readonly egressBitsPerSecond?: number };
+  /** How the guest resolves names, where the network gives it an address of its own. */
+  readonly dns?: { readonly servers: readonly string[]; readonly searches: readonly string[] };
 }
 
 export interface CpuPolicy {

@@ -1,6 +1,7 @@
 /**
  * The port to a host network. It reserves addresses and makes host devices; the backend starts the hypervisor with
- * what it is told and says when the VM is gone. `network/` implements it: `user` and `bridge`.
+ * what it is told and says when the VM is gone. `qemu/src/network/` implements it: `user`,
+ * `bridge` and `cni`.
  */
 import type { Abortable } from "@cocoon/core";
 import type { GuestNic } from "./image-store.ts";
@@ -31,10 +32,11 @@ export interface NicPlan {
 }
 
 export interface VmNetwork {
-  readonly kind: "user" | "bridge";
+  readonly kind: "user" | "bridge" | "cni";
   /**
    * Reserves and makes everything for the VM's interfaces. Repeatable: the same VM gets the same answer until
-   * `release`, also from another process and after a crash. An address is never handed out twice.
+   * `release`, also from another process and after a crash; only on the CNI network a restart of the host may change it.
+   * An address is never handed out twice. Called again before a stopped VM starts.
    */
   prepare(request: NetworkRequest, options: Abortable): Promise<readonly NicPlan[]>;
   /**
@@ -48,8 +50,11 @@ export interface VmNetwork {
   ): Promise<PortForward>;
   /** Undoes `prepare`. Repeatable; unknown VMs are fine. */
   release(vmId: string, options: Abortable): Promise<void>;
-  /** Releases everything that belongs to none of these VMs. Called once at open, under the store's lock. */
-  reconcile(vmIds: ReadonlySet<string>, options: Abortable): Promise<void>;
+  /**
+   * Releases everything that belongs to none of the VMs. They are listed after the network has seen what there is: a VM's
+   * record is written before its network is prepared, so one that is being made is never taken for removed.
+   */
+  reconcile(listVmIds: () => Promise<ReadonlySet<string>>, options: Abortable): Promise<void>;
   /** Where the VM can be reached; undefined while there is no lease yet. */
   address(vmId: string, options: Abortable): Promise<VmAddress | undefined>;
 }

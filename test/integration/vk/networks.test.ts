@@ -4,6 +4,7 @@ import { access, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { runCommand, temporaryDirectory } from "@cocoon/testkit";
+import { bridgeList, openCniHost } from "../vm-network/cni-host.ts";
 import { openTestNetwork } from "../vm-network/namespaces.ts";
 
 const worker = join(import.meta.dirname, "network-worker.ts");
@@ -46,6 +47,7 @@ test("without a bridge ports are forwarded, and addresses come from VK_USER_SUBN
     PATH: process.env["PATH"] ?? "",
     COCOON_ROOT_DIR: root.path,
     VK_USER_SUBNET: "127.99.0.0/16",
+    VK_CNI_CONF_DIR: root.path,
   };
   const ran = await runCommand("env", [
     "-i",
@@ -60,4 +62,30 @@ test("without a bridge ports are forwarded, and addresses come from VK_USER_SUBN
   await access(join(root.path, "net", "user"));
   const leases = await readFile(join(root.path, "net", "leases.json"), "utf8");
   assert.doesNotThrow(() => JSON.parse(leases) as unknown);
+});
+
+test("VK_NETWORK=cni connects VMs to the node's first list, and lets pods choose others", async () => {
+  await using host = await openCniHost();
+  await host.writeList("10-machines.conflist", bridgeList(host));
+  await host.writeList("20-other.conflist", { ...(bridgeList(host) as object), name: "other" });
+  await host.writeList("30-broken.conflist", {
+    cniVersion: "1.0.0",
+    name: "broken",
+    plugins: [{ type: "nowhere" }],
+  });
+  const env = [`COCOON_ROOT_DIR=${host.directory}/root`, `VK_CNI_CONF_DIR=${host.confDirectory}`];
+  const told = JSON.parse(await host.must("env", ...env, "VK_NETWORK=cni", process.execPath, worker)) as Told;
+  assert.deepEqual(told.networks, ["cni", "machines", "other", "user"]);
+  assert.match(JSON.stringify(told.plans["cni"]), /"ip":"10\.77\.0\./);
+  const chosen = await host.must("env", ...env, "VK_NETWORK=user", process.execPath, worker);
+  assert.deepEqual((JSON.parse(chosen) as Told).networks, ["user"]);
+  const refused = await host.inside(
+    "env",
+    ...env,
+    "VK_NETWORK=cni",
+    "VK_CNI_LIST=broken",
+    process.execPath,
+    worker,
+  );
+  assert.match(refused.stderr, /plugins of CNI network "broken" are missing in .*: nowhere/);
 });

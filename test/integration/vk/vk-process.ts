@@ -59,6 +59,7 @@ export async function openVkHost(options: VkHostOptions): Promise<VkHost> {
     VK_TLS_CERT: at("tls.crt"),
     VK_TLS_KEY: at("tls.key"),
     VK_RUNTIME: "qemu",
+    VK_NETWORK: "user",
     COCOON_ROOT_DIR: root,
     COCOON_CGROUP_PARENT: "",
     OCI_REGISTRY: options.registryUrl,

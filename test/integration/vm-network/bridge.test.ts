@@ -166,7 +166,7 @@ test("what is made is found again, what is released is gone, and removing leaves
   // A tap that a crash left behind has no owner.
   await wire.inside("ip", "tuntap", "add", "dev", "btLOST0000-0", "mode", "tap");
   await wire.inside("ip", "link", "set", "btLOST0000-0", "master", "cni0");
-  await again.reconcile(new Set(["VMTWO11111"]), options);
+  await again.reconcile(async () => new Set(["VMTWO11111"]), options);
   assert.deepEqual(await taps(), ["btVMTWO111-0"]);
   await again.release("VMTWO11111", options);
   await again.release("VMTWO11111", options);

@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { constants } from "node:fs/promises";
 import { promisify } from "node:util";
 import { isAccessible } from "@cocoon/core";
-import { findFuseProblem, findMissingIsolation } from "@cocoon/qemu";
+import { findCniProblems, findFuseProblem, findMissingIsolation } from "@cocoon/qemu";
 import { isInstalled } from "@cocoon/vm/host";
 import { partsDirectory } from "../parts/parts.ts";
 import { age } from "../table.ts";
@@ -32,6 +32,7 @@ export const machineChecks: readonly Check[] = [
   },
   { name: "ping", run: (context) => checkPrograms(context, ["ping"], "iputils-ping") },
   { name: "virtualisation", run: checkKvm },
+  { name: "network of machines", run: checkNetwork },
   { name: "isolation of machines", run: checkIsolation },
   { name: "lazy wake", run: checkLazyWake },
   { name: "command cocoon", run: checkCocoon },
@@ -65,6 +66,28 @@ async function checkLazyWake({ signal }: CheckContext): Promise<CheckResult> {
   if (problem === "")
     return { state: "ok", found: "machines run before their memory and disks have arrived" };
   return { state: "ok", found: `not possible, snapshots are pulled whole before a machine runs: ${problem}` };
+}
+
+/** Whether vk-cocoon on this host connects machines to the cluster's network, and what is in the way. */
+async function checkNetwork({ env, signal }: CheckContext): Promise<CheckResult> {
+  const confDirectory = env["VK_CNI_CONF_DIR"] || "/etc/cni/net.d";
+  const binDirectories = env["VK_CNI_BIN_DIR"]?.split(":").filter(Boolean);
+  const { network, problems } = await findCniProblems({
+    confDirectory,
+    ...(binDirectories ? { binDirectories } : {}),
+    signal,
+  });
+  const [first] = problems;
+  if (first)
+    return warning(
+      `CNI ${network === undefined ? "" : `network "${network}"`}: ${problems.map(({ found }) => found).join("; ")}`,
+      problems.map(({ fix }) => fix).join("; "),
+    );
+  if (network !== undefined)
+    return ok(`CNI network "${network}" of ${confDirectory}, used by nodes with VK_NETWORK=cni`);
+  return ok(
+    `no CNI configuration in ${confDirectory}: ports of machines are forwarded, Services do not reach them`,
+  );
 }
 
 /** Whether machines are kept from this host and from each other as far as it can be. */

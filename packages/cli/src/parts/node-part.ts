@@ -40,6 +40,7 @@ export function nodePart(context: PartContext, number: NodeNumber): Component {
       VK_METRICS_ADDR: `${loopback}:${healthPort}`,
       VK_TLS_CERT: certificate,
       VK_TLS_KEY: key,
+      VK_NETWORK: "user",
       VK_USER_SUBNET: `127.${100 + number}.0.0/16`,
       COCOON_ROOT_DIR: nodeDirectory(context, number),
       COCOON_IMAGE_DIR: imageDirectory(context),

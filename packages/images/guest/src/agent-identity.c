@@ -78,25 +78,38 @@ static int run(char *const arguments[]) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* How an interface is to be. */
+struct nic {
+  char mac[32], address[64], gateway[64], dns[256], search[256], mtu[16];
+};
+
 /*
  * systemd-networkd keeps an interface as its files say; they may name the old MAC. Ours comes first in its order and
  * is gone at the next boot, when the seed disk speaks again.
  */
-static bool tell_networkd(const char *interface, const char *address, const char *gateway, const char *dns) {
+static bool tell_networkd(const char *interface, const struct nic *nic) {
   if (access("/run/systemd/netif", F_OK) < 0) return false;
-  char path[128], text[1024];
+  const char *address = nic->address, *gateway = nic->gateway, *dns = nic->dns;
+  bool alone = strstr(address, "/32") != NULL;
+  char path[128], text[2048];
   make_directories("/run/systemd/network", 0755);
   snprintf(path, sizeof path, "/run/systemd/network/05-cocoon-%s.network", interface);
-  size_t used = (size_t)snprintf(text, sizeof text, "[Match]\nName=%s\n\n[Network]\n", interface);
+  size_t used = (size_t)snprintf(text, sizeof text, "[Match]\nName=%s\n\n", interface);
+  if (atoi(nic->mtu) > 0) used += (size_t)snprintf(text + used, sizeof text - used, "[Link]\nMTUBytes=%s\n\n", nic->mtu);
+  used += (size_t)snprintf(text + used, sizeof text - used, "[Network]\n");
   if (strcmp(address, "dhcp") == 0)
     used += (size_t)snprintf(text + used, sizeof text - used, "DHCP=ipv4\n\n[DHCPv4]\nClientIdentifier=mac\n");
   else used += (size_t)snprintf(text + used, sizeof text - used, "Address=%s\n", address);
-  if (strcmp(address, "dhcp") != 0 && strcmp(gateway, "-") != 0)
-    used += (size_t)snprintf(text + used, sizeof text - used, "Gateway=%s\n", gateway);
   char words[256];
   snprintf(words, sizeof words, "%s", strcmp(dns, "-") == 0 || strcmp(address, "dhcp") == 0 ? "" : dns);
   for (char *rest = words, *word; (word = strsep(&rest, ","));)
     if (*word && used < sizeof text - 64) used += (size_t)snprintf(text + used, sizeof text - used, "DNS=%s\n", word);
+  snprintf(words, sizeof words, "%s", strcmp(nic->search, "-") == 0 ? "" : nic->search);
+  for (char *comma = words; (comma = strchr(comma, ','));) *comma = ' ';
+  if (*words) used += (size_t)snprintf(text + used, sizeof text - used, "Domains=%s\n", words);
+  if (strcmp(address, "dhcp") != 0 && strcmp(gateway, "-") != 0)
+    used += (size_t)snprintf(text + used, sizeof text - used, "\n[Route]\nGateway=%s\n%s", gateway,
+                             alone ? "GatewayOnLink=yes\n" : "");
   if (!replace_text(path, text, 0644)) return false;
   run((char *const[]){"networkctl", "reload", NULL});
   return run((char *const[]){"networkctl", "reconfigure", (char *)interface, NULL}) == 0;
@@ -116,29 +129,38 @@ static void ask_dhcp(const char *interface) {
   run((char *const[]){"dhcpcd", "-n", (char *)interface, NULL});
 }
 
-/* "MAC ADDRESS/PREFIX|dhcp GATEWAY|- DNS,DNS|-", "-" as MAC = keep. */
+/* "MAC ADDRESS/PREFIX|dhcp GATEWAY|- DNS,DNS|- DOMAIN,DOMAIN|- MTU|-", "-" as MAC = keep; the last two may be absent. */
+static bool parse_nic(const char *value, struct nic *nic) {
+  *nic = (struct nic){.gateway = "-", .dns = "-", .search = "-", .mtu = "-"};
+  return sscanf(value, "%31s %63s %63s %255s %255s %15s", nic->mac, nic->address, nic->gateway, nic->dns, nic->search,
+                nic->mtu) >= 2;
+}
+
 static void apply_nic(const char *interface, const char *value) {
-  char mac[32], address[64], gateway[64] = "-", dns[256] = "-";
-  if (sscanf(value, "%31s %63s %63s %255s", mac, address, gateway, dns) < 2) return;
-  bool same_mac = strcmp(mac, "-") == 0 || link_has_mac(interface, mac);
-  if (same_mac && link_has_address(interface, address)) {
+  struct nic nic;
+  if (!parse_nic(value, &nic)) return;
+  bool same_mac = strcmp(nic.mac, "-") == 0 || link_has_mac(interface, nic.mac);
+  if (same_mac && link_has_address(interface, nic.address)) {
     link_announce(interface);
     return;
   }
-  if (!same_mac && !link_set_mac(interface, mac)) say("%s does not take the address %s", interface, mac);
-  if (tell_networkd(interface, address, gateway, dns)) {
+  if (!same_mac && !link_set_mac(interface, nic.mac)) say("%s does not take the address %s", interface, nic.mac);
+  if (strcmp(nic.address, "dhcp") != 0) connections_reset(interface);
+  if (tell_networkd(interface, &nic)) {
     link_announce(interface);
     return;
   }
-  if (strcmp(address, "dhcp") == 0) {
+  if (strcmp(nic.address, "dhcp") == 0) {
     ask_dhcp(interface);
     return;
   }
-  char *slash = strchr(address, '/');
+  char *slash = strchr(nic.address, '/');
   if (slash) *slash = 0;
-  address_set(interface, address, slash ? atoi(slash + 1) : 24);
-  if (strcmp(gateway, "-") != 0) gateway_set(interface, gateway);
-  if (strcmp(dns, "-") != 0 && access("/run/systemd/resolve", F_OK) < 0) resolver_set(dns, NULL);
+  if (atoi(nic.mtu) > 0) link_set_mtu(interface, atoi(nic.mtu));
+  address_set(interface, nic.address, slash ? atoi(slash + 1) : 24);
+  if (strcmp(nic.gateway, "-") != 0) gateway_set(interface, nic.gateway);
+  if (strcmp(nic.dns, "-") != 0 && access("/run/systemd/resolve", F_OK) < 0)
+    resolver_set(nic.dns, strcmp(nic.search, "-") == 0 ? NULL : nic.search);
   link_announce(interface);
 }
 

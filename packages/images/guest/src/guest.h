@@ -56,6 +56,7 @@ bool link_down(const char *interface);
 bool link_set_mac(const char *interface, const char *mac);
 bool address_set(const char *interface, const char *address, int prefix);
 bool gateway_set(const char *interface, const char *gateway);
+bool link_set_mtu(const char *interface, int mtu);
 void resolver_set(const char *servers, const char *search);
 bool link_find_by_mac(const char *mac, char *interface, size_t capacity);
 bool link_first(char *interface, size_t capacity);
@@ -63,6 +64,9 @@ bool link_has_mac(const char *interface, const char *mac);
 /* wanted may carry a prefix length. */
 bool link_has_address(const char *interface, const char *wanted);
 void link_announce(const char *interface);
+/* connections.c: ends TCP connections from the interface's address, which it is about to lose. */
+void connections_reset(const char *interface);
+bool link_address(const char *interface, unsigned *address);
 void dhcp_start(const char *interface);
 void dhcp_stop(const char *pid_file);
 

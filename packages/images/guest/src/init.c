@@ -97,11 +97,11 @@ static void prepare_password(void) {
   free(known);
 }
 
-/* "nic=MAC dhcp" or "nic=MAC ADDRESS/PREFIX GATEWAY DNS,DNS" with "-" for what is not given. */
+/* "nic=MAC dhcp" or "nic=MAC ADDRESS/PREFIX GATEWAY DNS,DNS DOMAIN,DOMAIN MTU" with "-" for what is not given. */
 static void configure_nic(const char *value, void *context) {
   (void)context;
-  char mac[32], address[64] = "", gateway[64] = "-", dns[256] = "-", interface[64];
-  int fields = sscanf(value, "%31s %63s %63s %255s", mac, address, gateway, dns);
+  char mac[32], address[64] = "", gateway[64] = "-", dns[256] = "-", search[512] = "-", mtu[16] = "-", interface[64];
+  int fields = sscanf(value, "%31s %63s %63s %255s %511s %15s", mac, address, gateway, dns, search, mtu);
   if (fields < 2) return;
   /* A card whose address is not the expected one is still the machine's card. */
   if (!link_find_by_mac(mac, interface, sizeof interface) && !link_first(interface, sizeof interface)) {
@@ -115,9 +115,10 @@ static void configure_nic(const char *value, void *context) {
   char *slash = strchr(address, '/');
   int prefix = slash ? atoi(slash + 1) : 24;
   if (slash) *slash = 0;
+  if (atoi(mtu) > 0) link_set_mtu(interface, atoi(mtu));
   if (!address_set(interface, address, prefix)) say("cannot give %s the address %s", interface, address);
   if (strcmp(gateway, "-") != 0) gateway_set(interface, gateway);
-  if (strcmp(dns, "-") != 0) resolver_set(dns, NULL);
+  if (strcmp(dns, "-") != 0) resolver_set(dns, strcmp(search, "-") == 0 ? NULL : search);
 }
 
 static void configure_network(void) {

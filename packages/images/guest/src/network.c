@@ -80,6 +80,24 @@ bool address_set(const char *interface, const char *address, int prefix) {
   return control(SIOCSIFNETMASK, &request) == 0 && link_up(interface);
 }
 
+bool link_set_mtu(const char *interface, int mtu) {
+  struct ifreq request = request_for(interface);
+  request.ifr_mtu = mtu;
+  return control(SIOCSIFMTU, &request) == 0;
+}
+
+/* For an address that stands alone, its gateway included, nothing is a neighbour until a route says so. */
+static bool reach_directly(char *interface, const struct sockaddr *neighbour) {
+  struct rtentry route;
+  memset(&route, 0, sizeof route);
+  route.rt_dst = *neighbour;
+  struct sockaddr_in mask = {.sin_family = AF_INET, .sin_addr.s_addr = 0xffffffffu};
+  memcpy(&route.rt_genmask, &mask, sizeof mask);
+  route.rt_flags = RTF_UP | RTF_HOST;
+  route.rt_dev = interface;
+  return control(SIOCADDRT, &route) == 0 || errno == EEXIST;
+}
+
 bool gateway_set(const char *interface, const char *gateway) {
   char name[IFNAMSIZ];
   snprintf(name, sizeof name, "%s", interface);
@@ -93,6 +111,8 @@ bool gateway_set(const char *interface, const char *gateway) {
   while (control(SIOCDELRT, &route) == 0) continue;
   if (!parse_ipv4(gateway, &route.rt_gateway)) return false;
   route.rt_flags = RTF_UP | RTF_GATEWAY;
+  if (control(SIOCADDRT, &route) == 0 || errno == EEXIST) return true;
+  if (errno != ENETUNREACH || !reach_directly(name, &route.rt_gateway)) return false;
   return control(SIOCADDRT, &route) == 0 || errno == EEXIST;
 }
 
@@ -101,6 +121,7 @@ void resolver_set(const char *servers, const char *search) {
   char text[1024] = "";
   size_t used = 0;
   if (search && *search) used += (size_t)snprintf(text, sizeof text, "search %s\n", search);
+  for (char *comma = text; (comma = strchr(comma, ','));) *comma = ' ';
   char words[512];
   snprintf(words, sizeof words, "%s", servers ? servers : "");
   for (char *rest = words, *word; (word = strsep(&rest, " ,"));)
@@ -145,6 +166,13 @@ static bool address_of(const char *interface, struct in_addr *address) {
   struct ifreq request = request_for(interface);
   if (control(SIOCGIFADDR, &request) < 0) return false;
   *address = ((struct sockaddr_in *)&request.ifr_addr)->sin_addr;
+  return true;
+}
+
+bool link_address(const char *interface, unsigned *address) {
+  struct in_addr found;
+  if (!address_of(interface, &found)) return false;
+  *address = found.s_addr;
   return true;
 }
 

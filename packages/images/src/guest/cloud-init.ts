@@ -124,14 +124,20 @@ function networkConfig(nics: readonly GuestNic[]): unknown {
   };
 }
 
-function ethernet({ mac, address, dns }: GuestNic): unknown {
-  const match = { match: { macaddress: mac.toLowerCase() } };
-  const nameservers = dns.length > 0 ? { nameservers: { addresses: dns } } : {};
+function ethernet({ mac, address, dns, searches = [], mtu }: GuestNic): unknown {
+  const match = { match: { macaddress: mac.toLowerCase() }, ...(mtu === undefined ? {} : { mtu }) };
+  const search = searches.length > 0 ? { search: searches } : {};
+  const nameservers = dns.length > 0 ? { nameservers: { addresses: dns, ...search } } : {};
   if (!address) return { ...match, dhcp4: true, "dhcp-identifier": "mac", ...nameservers };
   return {
     ...match,
     addresses: [`${address.ip}/${address.prefix}`],
-    ...(address.gateway ? { routes: [{ to: "0.0.0.0/0", via: address.gateway }] } : {}),
+    ...(address.gateway ? { routes: [defaultRoute(address.gateway, address.prefix)] } : {}),
     ...nameservers,
   };
+}
+
+/** Where an address stands alone, its gateway is on no network of its own. */
+function defaultRoute(gateway: string, prefix: number): unknown {
+  return { to: "0.0.0.0/0", via: gateway, ...(prefix === 32 ? { "on-link": true } : {}) };
 }

@@ -35,10 +35,18 @@ export function computeMachineId(instanceId: string): string {
   return createHash("sha256").update(`machine-id\0${instanceId}`).digest("hex").slice(0, 32);
 }
 
-/** As the agent and our init read it: "MAC ADDRESS/PREFIX|dhcp GATEWAY|- DNS,DNS|-". */
-export function nicLine({ mac, address, dns }: GuestNic): string {
+/** As the agent and our init read it: "MAC ADDRESS/PREFIX|dhcp GATEWAY|- DNS,DNS|- [DOMAIN,DOMAIN|- MTU|-]". */
+export function nicLine({ mac, address, dns, searches = [], mtu }: GuestNic): string {
   if (!address) return `${mac} dhcp - -`;
-  return `${mac} ${address.ip}/${address.prefix} ${address.gateway ?? "-"} ${dns.join(",") || "-"}`;
+  const more = searches.length > 0 || mtu !== undefined ? [searches.join(",") || "-", mtu ?? "-"] : [];
+  const words = [
+    mac,
+    `${address.ip}/${address.prefix}`,
+    address.gateway ?? "-",
+    dns.join(",") || "-",
+    ...more,
+  ];
+  return words.join(" ");
 }
 
 /** Programs that want to be process 1, and that systemd and its kin start under. */

@@ -85,6 +85,8 @@ test("a sub-agent's pod is what kubelets and schedulers expect", () => {
   });
   assert.deepEqual(spec, {
     terminationGracePeriodSeconds: 1,
+    hostname: "atlas-1",
+    subdomain: "atlas",
     nodeSelector: { "cocoonstack.io/pool": "dense", "cocoonstack.io/snapshot-cpu-class": "icelake-v2" },
     tolerations: [
       { key: "virtual-kubelet.io/provider", operator: "Exists" },

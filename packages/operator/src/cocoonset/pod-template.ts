@@ -14,6 +14,7 @@ import {
 import { tryParseQuantity } from "@cocoon/core/quantity";
 import type { Pod, PodSpec, Toleration } from "@cocoon/kube";
 import type { HibernateReason } from "@cocoon/machine";
+import { canBeService } from "../network/service.ts";
 import { templateHash } from "./drift.ts";
 import { getSetKey, memberKey, type Member } from "./members.ts";
 
@@ -108,6 +109,7 @@ function buildPodSpec(set: CocoonSet, member: Member, placement: Placement): Pod
   const affinity = buildAffinity(placement);
   return {
     terminationGracePeriodSeconds: 1,
+    ...buildNames(set, member),
     nodeSelector: {
       [nodeLabel.pool]: nodePool,
       ...(snapshotCompatibilityClass ? { [nodeLabel.snapshotCpuClass]: snapshotCompatibilityClass } : {}),
@@ -128,6 +130,12 @@ function buildPodSpec(set: CocoonSet, member: Member, placement: Placement): Pod
       },
     ],
   };
+}
+
+/** With the set's Service the machine resolves as POD.SET.NAMESPACE.svc. */
+function buildNames(set: CocoonSet, { podName }: Member): Pick<PodSpec, "hostname" | "subdomain"> {
+  const { set: name } = getSetKey(set);
+  return canBeService(name) && podName.length <= 63 ? { hostname: podName, subdomain: name } : {};
 }
 
 function buildResources({ spec }: Member): {

@@ -3,16 +3,11 @@ import type { Duplex } from "node:stream";
 import { Fault, type Abortable } from "@cocoon/core";
 import type { VmRecord } from "../store/vm-record.ts";
 import { connectGuest } from "@cocoon/vm/host";
-import type { PortForward, VmAddress, VmNetwork } from "@cocoon/vm";
+import type { PortForward, VmAddress } from "@cocoon/vm";
 import type { QemuContext } from "../context.ts";
 import { runInTurn } from "./forward-turns.ts";
+import { findVmNetwork } from "../machine/attach-network.ts";
 import { operate } from "../machine/operate.ts";
-
-function findVmNetwork(context: QemuContext, record: VmRecord): VmNetwork | undefined {
-  if (record.nics.length === 0) return undefined;
-  const [first] = context.networks.keys();
-  return context.networks.get(record.config.network ?? first ?? "");
-}
 
 export async function findAddress(
   context: QemuContext,

@@ -5,15 +5,8 @@
  */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import {
-  Fault,
-  lockFile,
-  getErrorMessage,
-  syncDirectory,
-  type Abortable,
-  type ProcessIdentity,
-} from "@cocoon/core";
-import type { BootableImage, CloneSpec, NicPlan, RunSpec } from "@cocoon/vm";
+import { Fault, getErrorMessage, syncDirectory, type Abortable, type ProcessIdentity } from "@cocoon/core";
+import type { BootableImage, CloneSpec, RunSpec } from "@cocoon/vm";
 import { newId } from "@cocoon/vm/engine";
 import { machineFile } from "../store/layout.ts";
 import { recordVersion, type VmRecord } from "../store/vm-record.ts";
@@ -26,6 +19,7 @@ import {
 } from "./blueprint.ts";
 import { removeCgroup } from "../process/cgroup.ts";
 import type { QemuContext } from "../context.ts";
+import { prepareNics } from "./attach-network.ts";
 import { filesFromImage, filesFromSnapshot, linkEmptyMemory } from "./machine-files.ts";
 import { syncFilesIn } from "../store/durable.ts";
 import { allocateUid } from "../process/jail.ts";
@@ -118,7 +112,8 @@ export async function makeVm(
   try {
     await store.write(draft, { sync: false });
     await store.claimName(blueprint.name, made.id, options);
-    const nics = await prepareNetwork(context, draft, { ...blueprint, ...options });
+    const { network, networkSpec: spec } = blueprint;
+    const nics = network ? await prepareNics(network, draft, { spec, ...options }) : [];
     const uid = await allocateUid(context, options);
     const owned = { ...draft, nics: [...nics], ...(uid === undefined ? {} : { uid }) };
     await store.write(owned, { sync: false }); // the user is taken from here on
@@ -211,27 +206,6 @@ export function running(
 
 function computeMachineId(id: string): string {
   return createHash("sha256").update(`machine-id ${id}`).digest("hex").slice(0, 32);
-}
-
-/** Locked, so that releasing the addresses of removed VMs does not release those of a VM that is just being made. */
-async function prepareNetwork(
-  context: QemuContext,
-  record: VmRecord,
-  { network, networkSpec: spec, signal }: Blueprint & Abortable,
-): Promise<VmRecord["nics"]> {
-  if (!network) return [];
-  using _lock = await lockFile(context.store.layout.networkLock, { signal });
-  const request = { vmId: record.id, vmName: record.name, cpus: record.config.cpus, spec };
-  return (await network.prepare(request, { signal })).map(asRecorded);
-}
-
-/** Plain data, as the record keeps it. */
-function asRecorded(plan: NicPlan): VmRecord["nics"][number] {
-  return {
-    ...plan,
-    nic: { ...plan.nic, forwards: [...plan.nic.forwards] },
-    guest: { ...plan.guest, dns: [...plan.guest.dns] },
-  };
 }
 
 async function writeSeed(

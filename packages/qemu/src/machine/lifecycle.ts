@@ -10,6 +10,7 @@ import { machineFile } from "../store/layout.ts";
 import type { VmRecord } from "../store/vm-record.ts";
 import type { QemuContext } from "../context.ts";
 import { applyMerges } from "../disk/merge-layers.ts";
+import { refreshNics } from "./attach-network.ts";
 import { onThisHost, running, unmake } from "./create.ts";
 import { look, operate, type LockedVm } from "./operate.ts";
 import { awaitGone, killQemu } from "../process/process.ts";
@@ -25,12 +26,19 @@ export function startVm(context: QemuContext, ref: string, options: Abortable): 
     const record = { ...merged, machine, epoch: newId() };
     return withIntent(vm.directory, { kind: "start" }, async () => {
       await forgetMemory(context, vm.directory, record);
-      const process = await withErrorState(
+      const { process, nics } = await withErrorState(
         { ...vm, record: merged },
-        () => startMachine(context, record, { ...options, start: "boot" }),
+        async () => {
+          const connected = await refreshNics(context, record, options);
+          const plugged = { ...record, nics: connected };
+          return {
+            nics: connected,
+            process: await startMachine(context, plugged, { ...options, start: "boot" }),
+          };
+        },
         options,
       );
-      return vm.write(running(context, record, { process, from: "boot" }));
+      return vm.write(running(context, { ...record, nics }, { process, from: "boot" }));
     });
   });
 }

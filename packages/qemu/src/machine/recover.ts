@@ -57,9 +57,8 @@ export async function recoverAll(context: QemuContext, options: Abortable): Prom
 }
 
 async function releaseUnusedAddresses(context: QemuContext, options: Abortable): Promise<void> {
-  using _lock = await lockFile(context.store.layout.networkLock, options);
-  const ids = new Set((await context.store.list()).map((vm) => vm.id));
-  for (const network of context.networks.values()) await network.reconcile(ids, options);
+  const listIds = async () => new Set((await context.store.list()).map((vm) => vm.id));
+  for (const network of context.networks.values()) await network.reconcile(listIds, options);
 }
 
 /** A VM that another process works on is left to that process. */

@@ -92,9 +92,10 @@ export class BridgeNetwork implements VmNetwork {
     });
   }
 
-  async reconcile(vmIds: ReadonlySet<string>, options: Abortable): Promise<void> {
+  async reconcile(listVmIds: () => Promise<ReadonlySet<string>>, options: Abortable): Promise<void> {
     await this.#book.locked(options, async () => {
       const entries = await this.#book.list();
+      const vmIds = await listVmIds();
       await this.#remove(
         entries.filter(({ value }) => !vmIds.has(value.vmId)),
         options,

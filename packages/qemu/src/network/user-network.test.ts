@@ -119,7 +119,7 @@ test("reconcile releases what belongs to no VM", async (t) => {
   const leasesPath = join(directory.path, "leases.json");
   const network = await openUserNetwork({ directory: join(directory.path, "user"), leasesPath });
   for (const vmId of ["A", "B", "C"]) await network.prepare(request(vmId), t);
-  await network.reconcile(new Set(["B"]), t);
+  await network.reconcile(async () => new Set(["B"]), t);
   assert.equal(await network.address("A", t), undefined);
   const ip = (await network.address("B", t))?.ip;
   const published = JSON.parse(await readFile(leasesPath, "utf8")) as { ip: string }[];
@@ -159,7 +159,7 @@ test("no two VMs ever share an address, whatever happens in which order", async 
           const network = opened[index % 2] ?? assert.fail();
           if (what === "prepare") await network.prepare(request(`VM${vm}`), t);
           else if (what === "release") await network.release(`VM${vm}`, t);
-          else await network.reconcile(new Set(["VM0", "VM1"]), t);
+          else await network.reconcile(async () => new Set(["VM0", "VM1"]), t);
         }),
       );
       const addresses: string[] = [];

@@ -107,9 +107,11 @@ class UserNetwork implements VmNetwork {
     });
   }
 
-  async reconcile(vmIds: ReadonlySet<string>, options: Abortable): Promise<void> {
+  async reconcile(listVmIds: () => Promise<ReadonlySet<string>>, options: Abortable): Promise<void> {
     await this.#book.locked(options, async () => {
-      for (const { ip, value } of await this.#book.list()) {
+      const entries = await this.#book.list();
+      const vmIds = await listVmIds();
+      for (const { ip, value } of entries) {
         if (!vmIds.has(value.vmId)) await this.#book.release(ip);
       }
       await this.#publish();

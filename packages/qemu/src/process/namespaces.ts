@@ -1,10 +1,11 @@
 /**
  * Namespaces of a machine's QEMU, where we are root (`native/jail.c`): its root file system has the machine's directory, the
- * system's programs and libraries, and a few devices. A machine on a bridge, or without interfaces, has no network either:
- * its taps are opened before. The user network needs the host's: QEMU connects and listens there for its guest.
+ * system's programs and libraries, and a few devices. A machine on a bridge or on the CNI network, or without
+ * interfaces, has no network either: its taps are opened before. The user network needs the host's: QEMU connects and listens there for its guest.
  */
-import { dirname } from "node:path";
-import { getErrorMessage, type Abortable } from "@cocoon/core";
+import { basename, dirname } from "node:path";
+import { Fault, getErrorMessage, type Abortable } from "@cocoon/core";
+import { findTool } from "@cocoon/vm/host";
 import type { QemuContext } from "../context.ts";
 import type { VmRecord } from "../store/vm-record.ts";
 import { ensureNative } from "./native-program.ts";
@@ -47,10 +48,11 @@ export async function findJail(
 ): Promise<Jail | undefined> {
   const program = await findProgram(context, options);
   if (program === undefined) return undefined;
-  const ownNetwork = record.nics.every(({ nic }) => nic.backend === "bridge");
+  const ownNetwork = record.nics.every(({ nic }) => nic.backend !== "user");
   const readOnly = [...visible, dirname(dirname(context.host.binary)), ...files];
   const command = [
     program,
+    ...listNetnsFlags(record),
     ...(ownNetwork ? ["-n"] : []),
     ...record.nics.flatMap(({ nic }) => (nic.tap === undefined ? [] : ["-t", nic.tap])),
     ...[...new Set(readOnly)].flatMap((path) => ["-r", path]),
@@ -63,6 +65,28 @@ export async function findJail(
     "--",
   ];
   return { command, ownNetwork };
+}
+
+/** Taps of the CNI network are in the machine's own namespace. */
+function listNetnsFlags({ nics }: VmRecord): string[] {
+  const path = findNetnsPath(nics);
+  return path === undefined ? [] : ["-N", path];
+}
+
+function findNetnsPath(nics: VmRecord["nics"]): string | undefined {
+  return nics.find(({ nic }) => nic.backend === "cni")?.nic.netnsPath;
+}
+
+/** In front of a QEMU that runs as we do, without a jail: it opens its taps itself, where they are. */
+export async function findNamespaceCommand({ nics, name }: VmRecord, hasOwner: boolean): Promise<string[]> {
+  const path = findNetnsPath(nics);
+  if (path === undefined) return [];
+  if (hasOwner)
+    throw new Fault(
+      "notSupported",
+      `VM ${name} cannot be connected to the CNI network: QEMU's namespaces cannot be made here; install gcc, or set VK_VM_USERS=none`,
+    );
+  return [await findTool("ip"), "netns", "exec", basename(path)];
 }
 
 /** The netdev settings of each interface; taps of a QEMU without a network are open descriptors. */

@@ -36,8 +36,8 @@ export interface LaunchOptions {
   /** Libraries that come before all others. */
   readonly preload?: string;
   readonly runAs?: { readonly uid: number; readonly gid: number };
-  /** Program and arguments that start QEMU as that user; absent: it is started directly. */
-  readonly jail?: readonly string[];
+  /** Program and arguments in front of QEMU's own; it becomes QEMU. */
+  readonly prefix?: readonly string[];
 }
 
 /** Starts QEMU; resolves as soon as there is a process. What becomes of it shows in its QMP socket. */
@@ -45,13 +45,13 @@ export async function launchQemu(options: LaunchOptions): Promise<ProcessIdentit
   const log = openSync(join(options.directory, vmFile.log), "a", 0o600);
   const inherited = options.inherit === undefined ? undefined : openSync(options.inherit, "r");
   try {
-    const [program = "", ...args] = [...(options.jail ?? []), options.binary, ...options.arguments];
+    const [program = "", ...args] = [...(options.prefix ?? []), options.binary, ...options.arguments];
     const child = spawn(program, args, {
       stdio: ["ignore", log, log, ...listInherited(inherited, options.keep)],
       detached: true,
       cwd: options.directory,
       env: options.preload === undefined ? {} : { LD_PRELOAD: options.preload },
-      ...(options.jail ? {} : options.runAs),
+      ...options.runAs,
     });
     await once(child, "spawn").catch((error: unknown) => {
       throw new Fault("unavailable", `cannot start ${options.binary}`, { cause: error });

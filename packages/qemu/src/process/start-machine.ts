@@ -17,7 +17,7 @@ import { placeInCgroup } from "./cgroup.ts";
 import type { QemuContext } from "../context.ts";
 import { ensureLoopbackGuard } from "./loopback-guard.ts";
 import { findOwner, handOver } from "./jail.ts";
-import { findJail, listNetdevs, type Jail } from "./namespaces.ts";
+import { findJail, findNamespaceCommand, listNetdevs, type Jail } from "./namespaces.ts";
 import { awaitQmp, endEverything, killQemu, readLastLogLines, launchQemu } from "./process.ts";
 import type { QmpClient } from "../qmp/qmp.ts";
 
@@ -45,6 +45,7 @@ export async function startMachine(
   const owner = findOwner(context, record);
   const files = preload === undefined ? [] : [preload];
   const jail = owner && (await findJail(context, { record, owner, files }, options));
+  const prefix = jail ? jail.command : await findNamespaceCommand(record, owner !== undefined);
   const { start } = options;
   const state = start === "boot" ? undefined : join(directory, record.files, stateFile(start));
   const process = await launchQemu({
@@ -53,8 +54,8 @@ export async function startMachine(
     arguments: buildArguments(record, state === undefined ? "boot" : await readStateKind(state), jail),
     ...listDescriptors(state, options),
     ...(preload === undefined ? {} : { preload }),
-    ...(owner ? { runAs: owner } : {}),
-    ...(jail ? { jail: jail.command } : {}),
+    ...(owner && !jail ? { runAs: owner } : {}),
+    prefix,
   });
   try {
     using qmp = await awaitQmp(directory, process, options);

@@ -12,6 +12,7 @@ import type { Intent } from "../store/intents.ts";
 import type { VmRecord } from "../store/vm-record.ts";
 import { syncFilesIn } from "../store/durable.ts";
 import type { QemuContext } from "../context.ts";
+import { refreshNics } from "../machine/attach-network.ts";
 import { running, chooseStart } from "../machine/create.ts";
 import { filesFromSnapshot, linkEmptyMemory } from "../machine/machine-files.ts";
 import { endEverything } from "../process/process.ts";
@@ -78,8 +79,9 @@ async function tryStart(
   options: Parameters<typeof startMachine>[2],
 ): Promise<VmRecord> {
   try {
-    const process = await startMachine(context, record, options);
-    return running(context, record, { process, from: options.start === "boot" ? "boot" : "snapshot" });
+    const connected = { ...record, nics: await refreshNics(context, record, options) };
+    const process = await startMachine(context, connected, options);
+    return running(context, connected, { process, from: options.start === "boot" ? "boot" : "snapshot" });
   } catch (error) {
     const problem = `it could not be put back to its snapshot: ${getErrorMessage(error)}`;
     await context.store.write({ ...record, state: "error", problem });

@@ -23,7 +23,6 @@ import { join } from "node:path";
 export interface StoreLayout {
   readonly root: string;
   readonly openLock: string;
-  readonly networkLock: string;
   readonly vms: string;
   readonly names: string;
   readonly changes: string;
@@ -39,7 +38,6 @@ export function storeLayout(rootDirectory: string): StoreLayout {
   return {
     root,
     openLock: join(root, "open.lock"),
-    networkLock: join(root, "network.lock"),
     vms: join(root, "vms"),
     names: join(root, "names"),
     changes: join(root, "changes"),

@@ -44,7 +44,13 @@ const nicPlanSchema = z.object({
     queueSize: count,
     forwards: z.array(forwardSchema),
   }),
-  guest: z.object({ mac: z.string(), address: addressSchema.exactOptional(), dns: z.array(z.string()) }),
+  guest: z.object({
+    mac: z.string(),
+    address: addressSchema.exactOptional(),
+    dns: z.array(z.string()),
+    searches: z.array(z.string()).exactOptional(),
+    mtu: count.exactOptional(),
+  }),
   netdev: z.string(),
   refreshMac: z.boolean(),
 });

@@ -45,7 +45,7 @@ export class VmStore {
 
   static async open(rootDirectory: string): Promise<VmStore> {
     const layout = storeLayout(rootDirectory);
-    const { root, openLock: _open, networkLock: _network, ...directories } = layout;
+    const { root, openLock: _open, ...directories } = layout;
     try {
       for (const directory of Object.values(directories))
         await mkdir(directory, { recursive: true, mode: 0o700 });

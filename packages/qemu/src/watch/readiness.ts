@@ -142,7 +142,9 @@ function buildIdentity(record: VmRecord, now: Date): AgentRequest {
         refreshMac ? guest.mac : "-",
         address,
         guest.address?.gateway ?? "-",
-        guest.dns.length > 0 ? guest.dns.join(",") : "-",
+        guest.dns.join(",") || "-",
+        guest.searches?.join(",") ?? "-",
+        guest.mtu ?? "-",
       ].join(" ");
     }),
   };

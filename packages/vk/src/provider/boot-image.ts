@@ -12,22 +12,27 @@ import { builtInImageNames } from "@cocoon/images";
 import type { Pod } from "@cocoon/kubelet";
 import type { CloneSpec, GuestOs, Vm } from "@cocoon/vm";
 import { readCpuPolicy, readWantedSize } from "../machine-size.ts";
+import { readPodNetwork } from "../pod-network.ts";
 import type { PodMachine } from "../pod-machine.ts";
 import { requireSnapshots, type StepContext } from "./step-context.ts";
 import { vmLabel } from "./vm-labels.ts";
 
 /** What every VM of a machine is made with, from an image or from a snapshot. */
-type CommonSpec = Pick<CloneSpec, "name" | "network" | "directIo" | "ports" | "cpuPolicy"> & {
+type CommonSpec = Pick<
+  CloneSpec,
+  "name" | "network" | "directIo" | "ports" | "cpuPolicy" | "pod" | "hostPorts" | "bandwidth" | "dns"
+> & {
   readonly labels: Readonly<Record<string, string>>;
 };
 
-export function buildCommonSpec({ tracked: { writer } }: StepContext, machine: PodMachine): CommonSpec {
+export function buildCommonSpec({ tracked: { writer }, dns }: StepContext, machine: PodMachine): CommonSpec {
   const { namespace, name, uid = "" } = writer.pod.metadata;
   return {
     name: machine.vm.vmName,
     ...(machine.vm.network === "" ? {} : { network: machine.vm.network }),
     ...(machine.vm.noDirectIo ? { directIo: false } : {}),
     ports: readPorts(writer.pod, machine),
+    ...readPodNetwork(writer.pod, dns),
     cpuPolicy: readCpuPolicy(writer.pod),
     labels: {
       [vmLabel.pod]: `${namespace}/${name}`,

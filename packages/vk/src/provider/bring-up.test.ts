@@ -6,6 +6,7 @@ import { createRegistry, Fault } from "@cocoon/core";
 import type { Pod } from "@cocoon/kubelet";
 import type { CloneSpec, Hypervisor, RunSpec } from "@cocoon/vm";
 import { createVkMetrics } from "../metrics.ts";
+import { noDns } from "../pod-network.ts";
 import { bringUp } from "./bring-up.ts";
 import type { StepContext } from "./step-context.ts";
 
@@ -53,6 +54,7 @@ async function askedBy(way: Way): Promise<Partial<CloneSpec & RunSpec>> {
     restoreMode,
     cloneRoots: [],
     login: { user: "root" },
+    dns: noDns,
     description: {
       engine: hypervisor === "qemu" ? "qemu" : "cocoon",
       hypervisor,

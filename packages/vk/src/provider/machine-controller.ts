@@ -37,6 +37,7 @@ export interface ControllerSettings extends Pick<
   | "livenessSecondMs"
   | "restoreMode"
   | "snapshotConfigMap"
+  | "dns"
   | "description"
 > {
   readonly cpuClass: string;

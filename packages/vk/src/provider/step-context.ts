@@ -5,6 +5,7 @@ import type { GuestLogin, RestoreMode, RuntimeDescription } from "@cocoon/vm";
 import type { VkMetrics } from "../metrics.ts";
 import type { NodeSnapshots } from "../node-snapshots.ts";
 import type { Ping } from "../probes/checks.ts";
+import type { DnsFacts } from "../pod-network.ts";
 import type { ProbeTimes } from "../probes/probe.ts";
 import type { Sources } from "./observe.ts";
 import type { StatusFacts } from "./status.ts";
@@ -23,6 +24,8 @@ interface StepSettings {
   readonly restoreMode: RestoreMode;
   /** Which machines are listed in a ConfigMap of their namespace while they are hibernated. */
   readonly snapshotConfigMap: "legacy" | "all";
+  /** Name servers of pods. */
+  readonly dns: DnsFacts;
   /** What the engine is and can do. */
   readonly description: RuntimeDescription;
 }

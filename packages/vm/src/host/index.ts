@@ -2,6 +2,7 @@
 export { connectGuest, dialAddress } from "./connect-guest.ts";
 export { readProcessFile } from "./process-file.ts";
 export {
+  findTool,
   isInstalled,
   requireTools,
   runTool,

@@ -27,6 +27,8 @@ export interface RunOptions extends Abortable {
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
   readonly timeoutMs?: number;
+  /** What the program reads; default nothing. */
+  readonly input?: string;
   /** Exit codes that are an answer, not a failure. Default: only 0. */
   readonly acceptCodes?: readonly number[];
   /** For programs that repeat each of their commands on standard output. */
@@ -83,28 +85,38 @@ export async function requireTools(
   );
 }
 
+/** Its path; `notSupported` where it is missing. */
+export async function findTool(name: ToolName): Promise<string> {
+  const path = await tryFind(name);
+  if (path) return path;
+  throw new Fault(
+    "notSupported",
+    `${name} is missing: install with "apt-get install ${debianPackages[name]}"`,
+  );
+}
+
 export async function runTool(
   name: ToolName,
   args: readonly string[],
   options: RunOptions,
 ): Promise<ToolOutput> {
-  const path = await tryFind(name);
-  if (!path) {
-    throw new Fault(
-      "notSupported",
-      `${name} is missing: install with "apt-get install ${debianPackages[name]}"`,
-    );
-  }
+  const path = await findTool(name);
   options.signal.throwIfAborted();
   const deadline = withDeadline(options.signal, options.timeoutMs ?? defaultTimeoutMs);
   const child = spawn(path, args, {
-    stdio: ["ignore", options.discardStdout ? "ignore" : "pipe", "pipe"],
+    stdio: [
+      options.input === undefined ? "ignore" : "pipe",
+      options.discardStdout ? "ignore" : "pipe",
+      "pipe",
+    ],
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     // oxlint-disable-next-line node/no-process-env -- children inherit ours; messages must be in one language
     env: { ...process.env, PATH: searchPath().join(":"), LC_ALL: "C.UTF-8", ...options.env },
     signal: deadline,
     killSignal: "SIGKILL",
   });
+  child.stdin?.on("error", () => undefined); // it may end without reading all; its exit code says why
+  child.stdin?.end(options.input);
   const output = { stdout: collect(child.stdout), stderr: collect(child.stderr) };
   const code = await new Promise<number | NodeJS.Signals>((resolve, reject) => {
     child.once("error", reject);
