@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { clusterLayout } from "@cocoon/controlplane";
 import { sleep } from "@cocoon/core";
 import { eventually } from "@cocoon/testkit";
-import { killProcess, listMachineProcesses } from "./machines.ts";
+import { killProcess, listMachineProcesses, listPageServers } from "./machines.ts";
 import { computeVmName, listMachines, type Model } from "./model.ts";
 import { killAllParts, partOfNode, signalPart, type NodeName } from "./parts.ts";
 import type { Fault } from "./steps.ts";
@@ -55,6 +55,11 @@ export async function injectFault(context: FaultContext, fault: Fault): Promise<
       await signalGuest(context, fault.pod, "SIGCONT");
       return true;
     }
+    case "killPageServer": {
+      const servers = listPageServers(home).filter(({ vmName }) => vmName === computeVmName(fault.pod));
+      for (const { pid } of servers) killProcess(pid, "SIGKILL");
+      return servers.length > 0;
+    }
     case "powerCut":
       await cutPower(platform);
       for (const { machine } of listMachines(model)) machine.memoryMayBeLost = true;
@@ -92,7 +97,7 @@ async function signalGuest({ platform, model }: FaultContext, pod: string, signa
 async function cutPower({ home, signal }: Platform): Promise<void> {
   // Again until nothing is left: what a dying part had just started is not in the first list.
   for (;;) {
-    const machines = listMachineProcesses(home);
+    const machines = [...listMachineProcesses(home), ...listPageServers(home)];
     const parts = killAllParts(home);
     for (const { pid } of machines) killProcess(pid, "SIGKILL");
     if (parts + machines.length === 0) return;
@@ -153,7 +158,7 @@ export async function loseNode(platform: Platform, node: NodeName): Promise<void
   const { home, kubectl, signal } = platform;
   const part = partOfNode(node);
   await signalPart(home, part, "SIGSTOP");
-  for (const machine of listMachineProcesses(home))
+  for (const machine of [...listMachineProcesses(home), ...listPageServers(home)])
     if (machine.node === node) killProcess(machine.pid, "SIGKILL");
   await eventually(
     async () => {

@@ -67,6 +67,7 @@ function listFaults(model: Model, random: Random): Weighted<Fault>[] {
     { weight: 0.2, value: { kind: "pause", part: silent, forMs: nodeSilentMs } },
     { weight: 4, value: { kind: "killGuest", pod: oneOf(random, pods) } },
     { weight: 3, value: { kind: "pauseGuest", pod: oneOf(random, pods), forMs } },
+    { weight: 3, value: { kind: "killPageServer", pod: oneOf(random, pods) } },
     { weight: 1, value: { kind: "powerCut" } },
     { weight: 7, value: { kind: "registry", fault: oneOf(random, registryFaults), forMs } },
     { weight: 2, value: { kind: "clock", part: clockPart, offsetMs, forMs } },

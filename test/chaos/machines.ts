@@ -22,14 +22,26 @@ function storeDirectory(home: string, node: NodeName): string {
 
 /** QEMU processes below the state directory, zombies left out. */
 export function listMachineProcesses(home: string): MachineProcess[] {
-  return readdirSync("/proc")
-    .filter((entry) => /^\d+$/.test(entry))
-    .flatMap((pid) => readMachineProcess(home, pid));
+  return listProcesses(home, (command) => command.startsWith("qemu-system"));
 }
 
-function readMachineProcess(home: string, pid: string): MachineProcess[] {
+/** Page servers: they bring the content of machines that were woken lazily, each in the directory of its VM. */
+export function listPageServers(home: string): MachineProcess[] {
+  return listProcesses(home, (command) => !command.startsWith("qemu-system"));
+}
+
+function listProcesses(home: string, matches: (command: string) => boolean): MachineProcess[] {
+  return readdirSync("/proc")
+    .filter((entry) => /^\d+$/.test(entry))
+    .flatMap((pid) => readMachineProcess(home, { pid, matches }));
+}
+
+function readMachineProcess(
+  home: string,
+  { pid, matches }: { readonly pid: string; readonly matches: (command: string) => boolean },
+): MachineProcess[] {
   try {
-    if (!readFileSync(`/proc/${pid}/comm`, "utf8").startsWith("qemu-system")) return [];
+    if (!matches(readFileSync(`/proc/${pid}/comm`, "utf8"))) return [];
     const directory = readlinkSync(`/proc/${pid}/cwd`);
     const node = nodeNames.find((each) => directory.startsWith(`${storeDirectory(home, each)}/vms/`));
     if (!node) return [];

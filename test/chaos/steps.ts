@@ -30,6 +30,7 @@ const faultSchema = z.discriminatedUnion("kind", [
   z.object({ kind: z.literal("pause"), part: z.enum(partNames), forMs: milliseconds }),
   z.object({ kind: z.literal("killGuest"), pod: name }),
   z.object({ kind: z.literal("pauseGuest"), pod: name, forMs: milliseconds }),
+  z.object({ kind: z.literal("killPageServer"), pod: name }),
   z.object({ kind: z.literal("powerCut") }),
   z.object({ kind: z.literal("registry"), fault: z.enum(registryFaults), forMs: milliseconds }),
   z.object({ kind: z.literal("clock"), part: z.enum(partNames), offsetMs: z.int(), forMs: milliseconds }),
