@@ -11,6 +11,7 @@ import { writeSeedDisk, type SeedReader } from "./guest/seed.ts";
 import type { BootableImage, Image, ImageGcReport, ImageStore, PullOptions, SeedFacts } from "@cocoon/vm";
 import { BlobStore } from "./blob-store.ts";
 import { bootBuildKeys, ensureBootBundle } from "./boot-bundle.ts";
+import { baseImageName, ensureBaseRecord } from "./builtin/base-image.ts";
 import { debianImageName, ensureDebianRecord } from "./builtin/debian-image.ts";
 import { demoImageName, ensureDemoRecord, type BuiltinOptions } from "./builtin/demo-image.ts";
 import { tryReadImageUrl } from "./cloud/image-url.ts";
@@ -42,7 +43,11 @@ const defaultMaxDiskBytes = 256 * 2 ** 30;
 
 const builtins: Readonly<
   Record<string, (context: ImageContext, options: BuiltinOptions) => Promise<ImageRecord>>
-> = { [demoImageName]: ensureDemoRecord, [debianImageName]: ensureDebianRecord };
+> = {
+  [demoImageName]: ensureDemoRecord,
+  [baseImageName]: ensureBaseRecord,
+  [debianImageName]: ensureDebianRecord,
+};
 export const builtInImageNames: readonly string[] = Object.keys(builtins);
 
 export function openImageLibrary(options: ImageLibraryOptions): ImageLibrary {

@@ -58,6 +58,7 @@ test("the mode follows from what the registry holds", async ({ signal }) => {
   assert.equal(await resolveMode("team/any", session, undefined), "clone");
   const names = (await listKnownImages(session, s.registry)).map(({ name, kind }) => `${name} ${kind}`);
   assert.deepEqual(names.toSorted(), [
+    "cocoon-base built-in",
     "cocoon-debian built-in",
     "cocoon-demo built-in",
     "team/base:v1 snapshot",
@@ -74,7 +75,7 @@ test("an image that is nowhere is an error that lists what there is", async ({ s
     (error) =>
       isFault(error, "notFound") &&
       /did you mean cocoon-demo\?/.test(error.message) &&
-      /there are: cocoon-demo, cocoon-debian, team\/base:v1\./.test(error.message) &&
+      /there are: cocoon-demo, cocoon-base, cocoon-debian, team\/base:v1\./.test(error.message) &&
       /--mode run or --mode clone/.test(error.message),
   );
   const many = Array.from({ length: 40 }, (_, index) => `image-${index}`);

@@ -2,28 +2,19 @@
  * A small Debian with systemd, cloud-init and an SSH server, made by mmdebstrap: a cloud image like those that others
  * publish (partition table, GRUB, one ext4 partition that grows at boot), with our agent already in it.
  */
-import { createReadStream } from "node:fs";
-import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { Fault, tryReadFile } from "@cocoon/core";
+import { Fault } from "@cocoon/core";
 import { agentPath, agentUnit } from "../guest/cloud-init.ts";
 import { ensureGuestProgram } from "../guest/guest-program.ts";
 import { checkDisk } from "../cloud/disk-file.ts";
 import { writeExt4Disk } from "../ext4-disk.ts";
-import {
-  attributes,
-  emptyDirectory,
-  ensureDirectory,
-  type DirectoryNode,
-  type FileNode,
-} from "../file-tree.ts";
+import { attributes, ensureDirectory, type DirectoryNode, type FileNode } from "../file-tree.ts";
 import { commitImage, type ImageContext } from "../image-files.ts";
 import type { ImageRecord } from "../image-record.ts";
-import { applyLayer } from "../container/apply-layer.ts";
-import { defaultContainerLimits } from "../container/container-disk.ts";
-import { readLayer, spoolNames } from "../container/layer.ts";
 import { requireTools, runTool } from "@cocoon/vm/host";
 import { writeBootDisk } from "./boot-disk.ts";
+import { bootstrapDebian } from "./debian-root.ts";
 import type { BuiltinOptions } from "./demo-image.ts";
 
 export const debianImageName = "cocoon-debian";
@@ -62,9 +53,14 @@ export async function ensureDebianRecord(
   if (known && isCurrent && !options.refresh) return known;
   await requireTools(["mmdebstrap", "mke2fs", "debugfs", "e2fsck", "qemu-img"], "building the Debian image");
   await using work = await store.openWork();
-  const archive = await bootstrap(work.path, signal);
-  const root = await readRoot(archive, { work: work.path, signal });
-  await rm(archive);
+  const root = await bootstrapDebian({
+    work: work.path,
+    packages,
+    essentialHook: slimInitramfs,
+    customizeHook: finish,
+    env: { COCOON_GRUB_CONFIG: grubConfig },
+    signal,
+  });
   await addOurs(root, { work: work.path, program: await ensureGuestProgram({ store, signal }) });
   const path = await makeDisk(root, { work: work.path, signal });
   const disk = await checkDisk(path, { work: work.path, signal, maxBytes: context.maxDiskBytes });
@@ -116,43 +112,9 @@ const finish = [
   ': > "$1/etc/machine-id"',
 ].join(" && ");
 
-async function bootstrap(work: string, signal: AbortSignal): Promise<string> {
-  const archive = join(work, "root.tar");
-  const args = [
-    ["--variant=minbase", "--format=tar", `--include=${packages.join(",")}`],
-    ['--aptopt=Acquire::Languages "none"', "--dpkgopt=path-exclude=/usr/share/man/*"],
-    ["--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/doc/*"],
-    [`--essential-hook=${slimInitramfs}`, `--customize-hook=${finish}`],
-    [await suite(), archive],
-  ].flat();
-  const env = { COCOON_GRUB_CONFIG: grubConfig };
-  await runTool("mmdebstrap", args, { signal, env, timeoutMs: 1_800_000 });
-  return archive;
-}
-
-/** The host's own release, so that its keys fit. */
-async function suite(): Promise<string> {
-  const text = (await tryReadFile("/etc/os-release")) ?? "";
-  const isDebian = /^ID=debian$/m.test(text);
-  return (
-    (isDebian ? /^VERSION_CODENAME=(?<name>[a-z]+)$/m.exec(text)?.groups?.["name"] : undefined) ?? "stable"
-  );
-}
-
 interface Work {
   readonly work: string;
   readonly signal: AbortSignal;
-}
-
-async function readRoot(archive: string, { work, signal }: Work): Promise<DirectoryNode> {
-  const spool = join(work, "spool");
-  await mkdir(spool);
-  const layer = await readLayer(createReadStream(archive, { highWaterMark: 1024 * 1024 }), {
-    signal,
-    nextSpoolPath: spoolNames(spool),
-    limits: defaultContainerLimits,
-  });
-  return applyLayer(emptyDirectory(), layer);
 }
 
 const unitName = "cocoon-agent.service";
