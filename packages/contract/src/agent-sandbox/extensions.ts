@@ -47,7 +47,8 @@ export function readSandboxTemplate(object: unknown): SandboxTemplate {
   return parseWith(templateReading, object, "SandboxTemplate");
 }
 
-const nameOf = (what: string) => z.object({ name: field.text(`Name of the ${what}.`, { min: 1, max: 253 }) });
+const namedReference = (what: string) =>
+  z.object({ name: field.text(`Name of the ${what}.`, { min: 1, max: 253 }) });
 
 const lifecycle = z
   .object({
@@ -65,7 +66,9 @@ const lifecycle = z
   .meta({ description: "When the claim expires; never when not set." });
 
 const claimSpec = z.object({
-  warmPoolRef: nameOf("warm pool").meta({ description: "The warm pool that the Sandbox comes from." }),
+  warmPoolRef: namedReference("warm pool").meta({
+    description: "The warm pool that the Sandbox comes from.",
+  }),
   lifecycle: lifecycle.optional(),
   additionalPodMetadata: childMetadata
     .omit({ name: true })
@@ -112,7 +115,7 @@ export type SandboxClaimStatus = z.output<typeof claimStatus>;
 
 const poolSpec = z.object({
   replicas: field.int32("Sandboxes that are kept ready.", { min: 0 }).default(1),
-  sandboxTemplateRef: nameOf("template").meta({ description: "The template of the Sandboxes." }),
+  sandboxTemplateRef: namedReference("template").meta({ description: "The template of the Sandboxes." }),
   updateStrategy: z
     .object({
       type: field

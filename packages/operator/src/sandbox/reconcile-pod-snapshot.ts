@@ -105,7 +105,7 @@ export class TriggerReconciler {
         annotations: { [podSnapshotAnnotation.originPod]: podName },
         finalizers: [podSnapshotFinalizer],
         // Its snapshots end with the Sandbox. Not as its controller: it decides nothing about the Sandbox.
-        ...(owner ? { ownerReferences: [referenceOf(owner)] } : {}),
+        ...(owner ? { ownerReferences: [buildReference(owner)] } : {}),
       },
       spec: { vmName: readText(annotations, annotation.vmName), tag: podSnapshotTag(name), digest },
     };
@@ -160,7 +160,7 @@ function findProblem(pod: Pod | undefined): string | undefined {
   return undefined;
 }
 
-function referenceOf({ name, uid }: { readonly name: string; readonly uid: string }) {
+function buildReference({ name, uid }: { readonly name: string; readonly uid: string }) {
   return { apiVersion: `${sandboxes.group}/${sandboxes.version}`, kind: sandboxes.kind, name, uid };
 }
 

@@ -33,7 +33,7 @@ export function servePodSnapshots(options: ServePodSnapshots, stack: AsyncDispos
   };
   const triggerReconciler = new TriggerReconciler(parts);
   const snapshotReconciler = new PodSnapshotReconciler(parts);
-  const byPod = triggers.index(targetOf);
+  const byPod = triggers.index(readTarget);
   return [
     startController({
       ...common,
@@ -55,7 +55,7 @@ export function servePodSnapshots(options: ServePodSnapshots, stack: AsyncDispos
   ];
 }
 
-function targetOf({ metadata, spec }: CustomObject): string[] {
+function readTarget({ metadata, spec }: CustomObject): string[] {
   const pod = (spec as { targetPod?: string } | undefined)?.targetPod;
   return pod ? [`${metadata.namespace}/${pod}`] : [];
 }

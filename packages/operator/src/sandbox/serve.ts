@@ -113,7 +113,7 @@ function startControllers(
       watches: [
         watchObjects(open.claims),
         watchMapped(open.sandboxes, { map: claimOfSandbox }),
-        watchMapped(open.pools, { predicate: generationChanged, map: claimsOf(open.claims) }),
+        watchMapped(open.pools, { predicate: generationChanged, map: findClaims(open.claims) }),
       ],
       reconcile: (key, context) => claimReconciler.reconcile(key, context),
     }),
@@ -123,7 +123,7 @@ function startControllers(
       watches: [
         watchObjects(open.pools),
         watchOwned(open.sandboxes, { owner: sandboxWarmPools }),
-        watchMapped(open.templates, { predicate: generationChanged, map: poolsOf(open.pools) }),
+        watchMapped(open.templates, { predicate: generationChanged, map: findPools(open.pools) }),
       ],
       reconcile: (key, context) => poolReconciler.reconcile(key, context),
     }),
@@ -145,7 +145,7 @@ function sandboxOfPod(pod: Pod): Key[] {
   return [{ namespace, name: owner?.name ?? name }];
 }
 
-function claimsOf(claims: ObjectCache<CustomObject>): (pool: CustomObject) => Key[] {
+function findClaims(claims: ObjectCache<CustomObject>): (pool: CustomObject) => Key[] {
   const byPool = claims.index(({ metadata, spec }) => {
     const name = (spec as { warmPoolRef?: { name?: string } } | undefined)?.warmPoolRef?.name;
     return name ? [`${metadata.namespace}/${name}`] : [];
@@ -153,7 +153,7 @@ function claimsOf(claims: ObjectCache<CustomObject>): (pool: CustomObject) => Ke
   return ({ metadata }) => byPool.get(`${metadata.namespace}/${metadata.name}`).map(toKey);
 }
 
-function poolsOf(pools: ObjectCache<CustomObject>): (template: CustomObject) => Key[] {
+function findPools(pools: ObjectCache<CustomObject>): (template: CustomObject) => Key[] {
   const byTemplate = pools.index(({ metadata, spec }) => {
     const name = (spec as { sandboxTemplateRef?: { name?: string } } | undefined)?.sandboxTemplateRef?.name;
     return name ? [`${metadata.namespace}/${name}`] : [];

@@ -8,6 +8,7 @@ import { startFakeRegistry } from "@cocoon/oci/testing";
 import { eventually, temporaryDirectory } from "@cocoon/testkit";
 import { FakeHost, FakeRuntime } from "@cocoon/vm/testing";
 import { createVkMetrics } from "../metrics.ts";
+import { noDns } from "../pod-network.ts";
 import { openNodeSnapshots } from "../node-snapshots.ts";
 import { MachineController, type ControllerParts } from "./machine-controller.ts";
 
@@ -74,6 +75,7 @@ async function openStage(stack: AsyncDisposableStack) {
       snapshotConfigMap: "legacy",
       description,
       canSavePaused: true,
+      dns: noDns,
     },
   } as unknown as ControllerParts);
   controller.onPodStatus((_key, _uid, { annotations }) =>
