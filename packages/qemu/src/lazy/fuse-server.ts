@@ -94,7 +94,9 @@ export class FuseServer {
   }
 
   start(): void {
-    for (let each = 0; each < readers; each += 1) this.#pump(Buffer.alloc(requestBytes));
+    // Filled, so that its pages exist: the kernel ends a request with an error, which kills the guest, when it cannot copy it
+    // into memory that is still to be made for a server that is being killed.
+    for (let each = 0; each < readers; each += 1) this.#pump(Buffer.alloc(requestBytes, 1));
     if (this.#options.resend) writeSync(this.#fd, formatResend());
   }
 
