@@ -12,6 +12,7 @@ import { exportCertificateMetrics } from "../../../packages/kube/src/certificate
 import { controllerMetrics } from "../../../packages/kube/src/controller/controller-metrics.ts";
 import { requestMetrics } from "../../../packages/kube/src/client/calls.ts";
 import { operatorMetrics } from "../../../packages/operator/src/metrics.ts";
+import { RegistryMetrics } from "../../../packages/registry/src/metrics.ts";
 import { createVkMetrics } from "../../../packages/vk/src/metrics.ts";
 import { createUsageMetrics } from "../../../packages/vk/src/usage-metrics.ts";
 import { createWebhookMetrics } from "../../../packages/webhook/src/metrics.ts";
@@ -99,7 +100,8 @@ function exported(): Set<string> {
   for (const prefix of ["serving_certificate", "cocoon_colocation_certificate"])
     exportCertificateMetrics(registry, certificates, prefix);
   controllerMetrics(registry, {} as Parameters<typeof controllerMetrics>[1]);
-  const made = registry.getMetricsAsArray().flatMap((metric) => {
+  const all = [registry, new RegistryMetrics().registry].flatMap((each) => each.getMetricsAsArray());
+  const made = all.flatMap((metric) => {
     const { name } = metric as unknown as { readonly name: string };
     return metric instanceof Histogram ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name];
   });
