@@ -142,6 +142,6 @@ test("what cannot run here is refused with the reason", async () => {
   );
   await reaches(world, "mac", "failed");
   const message = await readAnnotation(world, "mac", "vm.cocoonstack.io/lifecycle-state-message");
-  assert.match(message ?? "", /VK_COCOON_MACOS_BIN names is not documented/);
+  assert.match(message ?? "", /this node has no cocoon-macos: install it where VK_COCOON_MACOS_BIN says/);
   assert.equal(node.host.vms.size, 0);
 });
