@@ -1,9 +1,15 @@
 import assert from "node:assert/strict";
-import { readdirSync, writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { temporaryDirectory } from "@cocoon/testkit";
-import { firstOutgoingPort, removeStalePortLocks, reservePort, tryReservePort } from "./ports.ts";
+import {
+  firstOutgoingPort,
+  portLockDirectory,
+  removeStalePortLocks,
+  reservePort,
+  tryReservePort,
+} from "./ports.ts";
 
 test("reserved ports differ, are not in use, and are none that an outgoing connection could take", async () => {
   await using stack = new AsyncDisposableStack();
@@ -22,23 +28,29 @@ test("a port is free again once it is given back", async () => {
   assert.equal(again?.port, port);
 });
 
-test("lock files go with their reservations, and those of killed processes when they are removed", async () => {
+test("a reservation holds for processes with another TMPDIR too", async () => {
   await using directory = await temporaryDirectory();
+  await using held = await reservePort();
   const before = process.env["TMPDIR"];
   process.env["TMPDIR"] = directory.path;
   try {
-    await using held = await reservePort();
-    const [name = ""] = readdirSync(directory.path);
-    const files = () => readdirSync(join(directory.path, name));
-    await using given = await reservePort();
-    assert.equal(files().length, 2);
-    await given[Symbol.asyncDispose]();
-    writeFileSync(join(directory.path, name, "20001"), "");
-    await removeStalePortLocks();
-    assert.deepEqual(files(), [String(held.port)]);
-    assert.equal(await tryReservePort(held.port), undefined, "it is still ours");
+    assert.equal(await tryReservePort(held.port), undefined);
   } finally {
     if (before === undefined) delete process.env["TMPDIR"];
     else process.env["TMPDIR"] = before;
   }
+});
+
+test("lock files go with their reservations, and those of killed processes when they are removed", async () => {
+  await using held = await reservePort();
+  const lockFile = (port: number) => join(portLockDirectory(), String(port));
+  await using given = await reservePort();
+  assert.ok(existsSync(lockFile(given.port)));
+  await given[Symbol.asyncDispose]();
+  assert.ok(!existsSync(lockFile(given.port)));
+  writeFileSync(lockFile(19_999), "");
+  await removeStalePortLocks();
+  assert.ok(!existsSync(lockFile(19_999)));
+  assert.ok(existsSync(lockFile(held.port)));
+  assert.equal(await tryReservePort(held.port), undefined, "it is still ours");
 });
