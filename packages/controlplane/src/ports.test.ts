@@ -1,15 +1,11 @@
 import assert from "node:assert/strict";
 import { existsSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { userInfo } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { temporaryDirectory } from "@cocoon/testkit";
-import {
-  firstOutgoingPort,
-  portLockDirectory,
-  removeStalePortLocks,
-  reservePort,
-  tryReservePort,
-} from "./ports.ts";
+import { runCommand, temporaryDirectory } from "@cocoon/testkit";
+import { firstOutgoingPort, removeStalePortLocks, reservePort, tryReservePort } from "./ports.ts";
 
 test("reserved ports differ, are not in use, and are none that an outgoing connection could take", async () => {
   await using stack = new AsyncDisposableStack();
@@ -28,29 +24,46 @@ test("a port is free again once it is given back", async () => {
   assert.equal(again?.port, port);
 });
 
-test("a reservation holds for processes with another TMPDIR too", async () => {
+test("a port that another program listens on is not reserved, and its lock file goes", async () => {
+  const { port, ...reserved } = await reservePort();
+  await using program = await listenOn(port);
+  await reserved[Symbol.asyncDispose]();
+  assert.equal(await tryReservePort(port), undefined);
+  assert.equal(existsSync(lockPath(port)), false);
+  await program[Symbol.asyncDispose]();
+  await using again = await tryReservePort(port);
+  assert.equal(again?.port, port);
+});
+
+test("a process with another TMPDIR sees the reservations of this one", async () => {
   await using directory = await temporaryDirectory();
   await using held = await reservePort();
-  const before = process.env["TMPDIR"];
-  process.env["TMPDIR"] = directory.path;
-  try {
-    assert.equal(await tryReservePort(held.port), undefined);
-  } finally {
-    if (before === undefined) delete process.env["TMPDIR"];
-    else process.env["TMPDIR"] = before;
-  }
+  const module = JSON.stringify(join(import.meta.dirname, "ports.ts"));
+  const script = `import { tryReservePort } from ${module};
+    console.log((await tryReservePort(${held.port}))?.port ?? "reserved");`;
+  const ran = await runCommand(process.execPath, ["--input-type=module", "-e", script], {
+    env: { TMPDIR: directory.path },
+  });
+  assert.equal(ran.stdout.trim(), "reserved", ran.stderr);
 });
 
 test("lock files go with their reservations, and those of killed processes when they are removed", async () => {
   await using held = await reservePort();
-  const lockFile = (port: number) => join(portLockDirectory(), String(port));
-  await using given = await reservePort();
-  assert.ok(existsSync(lockFile(given.port)));
+  const given = await reservePort();
+  assert.deepEqual([held.port, given.port].map(lockPath).map(existsSync), [true, true]);
   await given[Symbol.asyncDispose]();
-  assert.ok(!existsSync(lockFile(given.port)));
-  writeFileSync(lockFile(19_999), "");
+  writeFileSync(lockPath(given.port), "");
   await removeStalePortLocks();
-  assert.ok(!existsSync(lockFile(19_999)));
-  assert.ok(existsSync(lockFile(held.port)));
+  assert.deepEqual([held.port, given.port].map(lockPath).map(existsSync), [true, false]);
   assert.equal(await tryReservePort(held.port), undefined, "it is still ours");
 });
+
+function lockPath(port: number): string {
+  return `/tmp/cocoon-ports-${userInfo().uid}/${port}`;
+}
+
+async function listenOn(port: number): Promise<AsyncDisposable> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+  return { [Symbol.asyncDispose]: () => new Promise((resolve) => server.close(() => resolve())) };
+}

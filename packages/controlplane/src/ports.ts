@@ -53,10 +53,8 @@ export async function keepPorts<N extends string>(keeping: PortKeeping<N>): Prom
   return ports as Record<N, number>;
 }
 
-/** One for all processes of a user: with TMPDIR two platforms could reserve the same port without seeing each other. */
-export function portLockDirectory(): string {
-  return join("/tmp", `cocoon-ports-${userInfo().uid}`);
-}
+/** Not below TMPDIR: sessions of one user may have different ones, and they compete for the same ports. */
+const lockDirectory = join("/tmp", `cocoon-ports-${userInfo().uid}`);
 
 export async function reservePort(host = "127.0.0.1"): Promise<ReservedPort> {
   const last = Math.min(lastPort, (await firstOutgoingPort()) - 1);
@@ -77,10 +75,10 @@ export async function firstOutgoingPort(): Promise<number> {
 
 /** That port, when it is free and not reserved by another process. */
 export async function tryReservePort(port: number, host = "127.0.0.1"): Promise<ReservedPort | undefined> {
-  await mkdir(portLockDirectory(), { recursive: true, mode: 0o700 });
+  await mkdir(lockDirectory, { recursive: true });
+  // Locked first: looking whether a port is free listens on it, in the way of a component that is about to start there.
   const lock = tryLockPort(port);
   if (!lock) return undefined;
-  // Only under the lock: to look whether a port is free means to listen on it for a moment.
   if (!(await isFree(port, host))) {
     releasePort(lock);
     return undefined;
@@ -97,7 +95,7 @@ export async function tryReservePort(port: number, host = "127.0.0.1"): Promise<
 
 /** The file goes with its reservation, so a lock counts only while the file that was locked still has the name. */
 function tryLockPort(port: number): FileLock | undefined {
-  const path = join(portLockDirectory(), String(port));
+  const path = join(lockDirectory, String(port));
   for (let attempt = 0; attempt < 3; attempt += 1) {
     const lock = tryLockFile(path);
     if (!lock || isHeldByUs(path)) return lock;
@@ -122,7 +120,7 @@ function releasePort(lock: FileLock): void {
 
 /** Removes the lock files that killed processes left behind. */
 export async function removeStalePortLocks(): Promise<void> {
-  const names = await readdir(portLockDirectory()).catch(() => []);
+  const names = await readdir(lockDirectory).catch(() => []);
   for (const name of names.filter((each) => /^\d{1,5}$/.test(each))) {
     const lock = tryLockPort(Number(name));
     if (lock) releasePort(lock);
