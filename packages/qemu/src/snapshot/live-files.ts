@@ -12,6 +12,7 @@ import { savesPageByPage } from "../machine/machine.ts";
 import { operate } from "../machine/operate.ts";
 import { copySparsely, linkOrCopy } from "../store/immutable-files.ts";
 import type { VmRecord } from "../store/vm-record.ts";
+import { listBootFiles } from "./save.ts";
 import { copyLiveMemory, countPrivateBytes } from "./save-memory.ts";
 
 export interface LiveRequest extends Abortable {
@@ -28,7 +29,7 @@ export async function withLiveFiles<T>(
   await using work = await context.snapshots.begin("", { signal });
   const record = await operate(context, { ref, action: "save", signal }, async (vm) => {
     if (!(await isWorthwhile(context, vm.record, leastBytes))) return undefined;
-    await copyDisks(context, vm.record, { directory: work.directory, signal });
+    await copyFiles(context, vm.record, { directory: work.directory, signal });
     await copyLiveMemory(context, vm.record, { directory: work.directory, signal });
     return vm.record;
   });
@@ -71,14 +72,15 @@ function listTopLayers({ disks }: VmRecord): string[] {
   return disks.flatMap((disk) => (disk.readOnly ? [] : (disk.layers.at(-1)?.file ?? [])));
 }
 
-async function copyDisks(
+async function copyFiles(
   context: QemuContext,
   record: VmRecord,
   target: Abortable & { readonly directory: string },
 ): Promise<void> {
   const files = join(context.store.getDirectory(record.id), record.files);
   const tops = new Set(listTopLayers(record));
-  for (const file of new Set(record.disks.flatMap((disk) => disk.layers.map((layer) => layer.file)))) {
+  const layers = record.disks.flatMap((disk) => disk.layers.map((layer) => layer.file));
+  for (const file of new Set([...listBootFiles(record), ...layers])) {
     const [source, copy] = [join(files, file), join(target.directory, file)];
     if (tops.has(file)) await copySparsely(source, copy, target);
     else await linkOrCopy(source, copy);

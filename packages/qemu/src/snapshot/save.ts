@@ -132,16 +132,20 @@ function pauseClock(qmp: QmpClient): { pausedMs(): number } {
   return { pausedMs: () => (stoppedAt === undefined ? 0 : performance.now() - stoppedAt) };
 }
 
-/** The top layers too: they are what the guest writes now, and are frozen in a moment. */
-export async function linkImmutableFiles(files: string, record: VmRecord, target: string): Promise<void> {
-  const layers = record.disks.flatMap((disk) => disk.layers.map((layer) => layer.file));
-  const { machine } = record;
-  const others = [
+/** What a machine starts from; it never changes. */
+export function listBootFiles({ machine }: VmRecord): string[] {
+  return [
     machineFile.firmware,
     ...(machine.kernel ? [machineFile.kernel] : []),
     ...(machine.kernel?.initrd ? [machineFile.initrd] : []),
   ];
-  for (const file of new Set([...others, ...layers])) await linkOrCopy(join(files, file), join(target, file));
+}
+
+/** The top layers too: they are what the guest writes now, and are frozen in a moment. */
+export async function linkImmutableFiles(files: string, record: VmRecord, target: string): Promise<void> {
+  const layers = record.disks.flatMap((disk) => disk.layers.map((layer) => layer.file));
+  for (const file of new Set([...listBootFiles(record), ...layers]))
+    await linkOrCopy(join(files, file), join(target, file));
   if (await pathExists(join(files, machineFile.workingSet)))
     await linkOrCopy(join(files, machineFile.workingSet), join(target, machineFile.workingSet));
 }
