@@ -99,18 +99,19 @@ suite("operator safety", async () => {
     await using world = await openWorld(cluster);
     const { namespace, signal, connection, registry } = world;
     const vmName = world.vmName("q-0");
+    const released = "released-20260102T030405Z";
     await world.apply("q", buildSpec(world, { deletionPolicy: "Purge" }));
     await world.reaches("q", ({ phase }) => assert.equal(phase, "Running"));
     // As set `<rest>-q` of a namespace whose name is the beginning of this one's pushes them.
-    for (const tag of ["hibernate", "latest"])
+    for (const tag of ["hibernate", released])
       await putTestSnapshot(registry, { vmName, tag, snapshotId: tag, namespace: "other" }, { signal });
-    const before = [await world.digest(vmName), await world.digest(vmName, "latest")];
+    const before = [await world.digest(vmName), await world.digest(vmName, released)];
     await connection.delete(sets, { namespace, name: "q" }, { signal });
     await eventually(async () => {
       const { items } = await connection.list(sets, { namespace, signal });
       assert.deepEqual(items, []);
     });
-    assert.deepEqual(await world.tags(vmName), ["hibernate", "latest"]);
-    assert.deepEqual([await world.digest(vmName), await world.digest(vmName, "latest")], before);
+    assert.deepEqual(await world.tags(vmName), ["hibernate", released]);
+    assert.deepEqual([await world.digest(vmName), await world.digest(vmName, released)], before);
   });
 });
