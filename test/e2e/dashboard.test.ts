@@ -164,6 +164,24 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     await picture("files");
   });
 
+  await step("a port of the guest is opened in a tab of its own, by the gateway", async () => {
+    const serve =
+      "mkdir -p /tmp/www && echo from-the-guest > /tmp/www/index.html && httpd -p 8000 -h /tmp/www";
+    await kubectl("exec", "by-page-0", "--", "sh", "-c", serve);
+    await page.goto(`${url}/machines/default/by-page-0`);
+    await page.getByLabel("Port of the guest").fill("8000");
+    const [tab] = await Promise.all([
+      page.waitForEvent("popup"),
+      page.getByRole("button", { name: "Open in a new tab" }).click(),
+    ]);
+    await tab.getByText("from-the-guest").waitFor();
+    assert.match(tab.url(), /^http:\/\/8000-by-page-0\.default\.localhost:\d+\/$/);
+    assert.equal(await tab.evaluate("document.cookie"), "", "no script of the guest reads the cookie");
+    await tab.reload();
+    await tab.getByText("from-the-guest").waitFor();
+    await tab.close();
+  });
+
   await step("the screen shows the picture of the guest", async () => {
     await kubectl("exec", "by-page-0", "--", "sh", "-c", String.raw`printf '\033[44m\033[2J' > /dev/tty1`);
     await page.goto(`${url}/machines/default/by-page-0/screen`);
@@ -230,7 +248,7 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     const node = page.getByRole("article").filter({ has: page.getByRole("heading", { name: /cocoon-2/ }) });
     await node.getByRole("button", { name: "Drain" }).click();
     const draining = page.getByRole("dialog");
-    await draining.getByText("cocoonctl drain cocoon-2 --no-wait").waitFor();
+    await draining.getByText("cocoonctl drain cocoon-2", { exact: true }).waitFor();
     assert.equal(await draining.getByRole("button", { name: "Drain" }).isDisabled(), true);
     await draining.getByRole("button", { name: "Cancel" }).click();
     await node.getByRole("button", { name: "Cordon" }).click();

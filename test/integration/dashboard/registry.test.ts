@@ -35,7 +35,7 @@ test("a set's snapshots are for who may read the set, the whole registry for who
   ]);
   const token = await registry.createToken({
     name: "dashboard",
-    scopes: ["repository:*:pull", "registry:catalog:*"],
+    scopes: ["repository:*:pull", "registry:catalog:*", "registry:tokens:list"],
   });
   const args = ["--registry", registry.url, "--registry-token", token];
   await using dashboard = await startTestDashboard({ cluster, signal: t.signal, args });
@@ -84,6 +84,9 @@ test("a set's snapshots are for who may read the set, the whole registry for who
   );
   assert.deepEqual(all.repositories.map(({ name }) => name).sort(), [machine, "vk-other-two-0"].sort());
   assert.ok(all.storedBytes > 0 && all.storedBytes < all.totalBytes, "what is shared is stored once");
+  const listed = all.tokens?.find(({ name }) => name === "dashboard");
+  assert.deepEqual(listed?.scopes, ["repository:*:pull", "registry:catalog:*", "registry:tokens:list"]);
+  assert.doesNotMatch(JSON.stringify(all.tokens), new RegExp(token), "names and rights, never the secret");
   await cluster.kubectl(["delete", "clusterrole,clusterrolebinding", bound]);
 });
 

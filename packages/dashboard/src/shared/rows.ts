@@ -55,8 +55,6 @@ export interface SetRow {
   readonly deletionPolicy: string;
   readonly createdAt: string;
   readonly deleting: boolean;
-  /** Made by the gateway. */
-  readonly sandbox: boolean;
   readonly message: string;
   readonly members: readonly SetMember[];
 }
@@ -144,8 +142,8 @@ export interface Me {
   readonly hasHealth: boolean;
   /** Whether a registry is configured. */
   readonly hasRegistry: boolean;
-  /** Address of a port of a sandbox, with `{port}` and `{sandbox}`; "" without a gateway. */
-  readonly gateway: string;
+  /** Whether ports of machines can be opened through a gateway. */
+  readonly hasGateway: boolean;
 }
 
 export interface SeriesData {
