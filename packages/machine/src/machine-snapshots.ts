@@ -16,6 +16,7 @@ import {
   settleSnapshots,
   type Drop,
   type DropOutcome,
+  type Release,
   type Released,
   type Settlement,
 } from "./snapshots/drop.ts";
@@ -30,7 +31,13 @@ import {
   type StoredSnapshot,
 } from "./snapshots/find.ts";
 import { pushVerified, type PushRequest } from "./snapshots/push.ts";
-import { adoptSnapshot, expireSnapshots, removeSnapshot, type Retention } from "./snapshots/retention.ts";
+import {
+  adoptSnapshot,
+  expireSnapshots,
+  removeSnapshot,
+  type OwnTag,
+  type Retention,
+} from "./snapshots/retention.ts";
 import { findDigest, retagVerified, type TagTarget } from "./snapshots/tags.ts";
 
 export interface MachineSnapshotsOptions {
@@ -132,11 +139,7 @@ export class MachineSnapshots {
   }
 
   /** Renames what the machine is hibernated in: kept, but not restored by itself. */
-  release(
-    vmName: string,
-    request: { readonly at: Date; readonly digest?: string },
-    options: Abortable,
-  ): Promise<Released | undefined> {
+  release(vmName: string, request: Release, options: Abortable): Promise<Released | undefined> {
     return this.#run(vmName, options, (repository, limited) => releaseSnapshot(repository, request, limited));
   }
 
@@ -155,13 +158,13 @@ export class MachineSnapshots {
   }
 
   /** Removes one tag that no machine is hibernated in. False when it is not there. */
-  remove(vmName: string, tag: string, options: Abortable): Promise<boolean> {
-    return this.#run(vmName, options, (repository, limited) => removeSnapshot(repository, tag, limited));
+  remove(vmName: string, own: OwnTag, options: Abortable): Promise<boolean> {
+    return this.#run(vmName, options, (repository, limited) => removeSnapshot(repository, own, limited));
   }
 
   /** Makes an existing snapshot the one that the machine is hibernated in, unless there is one. */
-  adopt(vmName: string, reference: string, options: Abortable): Promise<string | undefined> {
-    return this.#run(vmName, options, (repository, limited) => adoptSnapshot(repository, reference, limited));
+  adopt(vmName: string, own: OwnTag, options: Abortable): Promise<string | undefined> {
+    return this.#run(vmName, options, (repository, limited) => adoptSnapshot(repository, own, limited));
   }
 
   #run<T>(

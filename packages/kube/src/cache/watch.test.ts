@@ -16,7 +16,7 @@ import {
 import { watch } from "./watch.ts";
 import type { WatchEvent, WatchOptions } from "./watch-options.ts";
 
-const quick = () => ({ backoff: new Backoff({ baseMs: 1, maxMs: 2 }), standstillMs: 60_000 });
+const quick = () => ({ backoff: new Backoff({ baseMs: 1, maxMs: 2 }), unseenMs: 60_000 });
 
 function short(event: WatchEvent<ConfigMap>): string {
   if (event.kind === "relisting") return event.kind;
@@ -288,10 +288,20 @@ for (const end of ["ends", "breaks"]) {
       if (end === "breaks") throw new Fault("unavailable", "connection reset");
     };
     const script = fakeConnection(whole, paused, restored);
-    const seen = await collect(script, 8, { tuning: { standstillMs: 200 } });
+    const seen = await collect(script, 8, { tuning: { unseenMs: 200 } });
     assert.deepEqual(seen.slice(4), ["applied a 11", "relisting", "listed a 3", "synced 12"]);
   });
 }
+
+test("a server that sends its clients away for long is listed again", async () => {
+  const ends: Answer = () => [frame("MODIFIED", testObject("a", "11"))];
+  const busy: Answer = () => {
+    throw new Fault("tooManyRequests", "busy", { retryAfterMs: 300 });
+  };
+  const script = fakeConnection(whole, ends, busy, restored);
+  const seen = await collect(script, 8, { tuning: { unseenMs: 200 } });
+  assert.deepEqual(seen.slice(4), ["applied a 11", "relisting", "listed a 3", "synced 12"]);
+});
 
 test("a process that stood still while its connection stayed lists nothing again", async () => {
   const paused: Answer = async function* (_asked, signal) {
@@ -300,7 +310,7 @@ test("a process that stood still while its connection stayed lists nothing again
     yield* silence(signal);
   };
   const script = fakeConnection(whole, paused);
-  assert.equal((await collect(script, 5, { tuning: { standstillMs: 200 } })).at(-1), "applied a 11");
+  assert.equal((await collect(script, 5, { tuning: { unseenMs: 200 } })).at(-1), "applied a 11");
   assert.equal(script.asked.length, 2);
 });
 

@@ -91,8 +91,8 @@ class Watcher<T extends KubeObject> {
   readonly #silence: Fault;
   /** Where the next watch goes on; undefined = everything must be listed again. */
   #version: string | undefined;
-  /** A watch was open before: its server may have been restored meanwhile. */
-  #isReopening = false;
+  /** When the last watch ended, until the next one is open: its server may have been restored meanwhile. */
+  #endedAt: number | undefined;
   /** The server could not be reached since then, or its connection was silent. */
   #wasAway = false;
   #listMethod: ListMethod;
@@ -118,10 +118,10 @@ class Watcher<T extends KubeObject> {
 
   async *run(): Batches<T> {
     const { signal } = this.#options;
-    using standstill = new Standstill(this.#tuning.standstillMs);
+    using standstill = new Standstill(this.#tuning.unseenMs);
     while (!signal.aborted) {
       try {
-        if (this.#isReopening || this.#wasAway) await this.#checkHistory(standstill);
+        if (this.#endedAt !== undefined || this.#wasAway) await this.#checkHistory(standstill);
         if (this.#version !== undefined) yield* this.#events({ resourceVersion: this.#version });
         else if (this.#listMethod === "stream" && !this.#streamsRefused) yield* this.#streamedList();
         else yield* this.#pagedList();
@@ -135,10 +135,11 @@ class Watcher<T extends KubeObject> {
   /**
    * A server that is behind our version has another history. One that was away and is not behind may have another one as
    * well: restored from an older copy, and written to since. Only a list shows what it lacks. While this process stood still,
-   * the server may have been away as well.
+   * or waited for an answer, the server may have been away as well.
    */
   async #checkHistory(standstill: Standstill): Promise<void> {
-    if (standstill.take() || this.#wasAway) this.#version = undefined;
+    const unseenMs = performance.now() - (this.#endedAt ?? Number.POSITIVE_INFINITY);
+    if (standstill.take() || this.#wasAway || unseenMs > this.#tuning.unseenMs) this.#version = undefined;
     const version = this.#version;
     if (version !== undefined) {
       using texts = this.#pageTexts(1);
@@ -148,7 +149,7 @@ class Watcher<T extends KubeObject> {
         this.#version = undefined;
       }
     }
-    this.#isReopening = false;
+    if (this.#version === undefined) this.#endedAt = undefined;
     this.#wasAway = false;
   }
 
@@ -193,13 +194,17 @@ class Watcher<T extends KubeObject> {
       query: { watch: true, allowWatchBookmarks: true, timeoutSeconds, ...query },
       signal: this.#options.signal,
     });
-    this.#isReopening = true;
+    this.#endedAt = undefined;
     if (this.#version === undefined) this.#brokenStreams += 1; // until its end proves otherwise
     const lines = new LineSplitter(this.#tuning.maxObjectBytes);
     const started = performance.now();
-    yield* this.#read(stream, (chunk, batch) => {
-      for (const line of lines.push(chunk)) this.#take(readFrame(line, this.#context), batch);
-    });
+    try {
+      yield* this.#read(stream, (chunk, batch) => {
+        for (const line of lines.push(chunk)) this.#take(readFrame(line, this.#context), batch);
+      });
+    } finally {
+      this.#endedAt = performance.now();
+    }
     // Half a line at the end is no event: it was not counted, so the server sends it again.
     if (this.#version === undefined) throw new Fault("unavailable", "the list ended before it was complete");
     if (performance.now() - started < tooShortMs)
