@@ -424,12 +424,15 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
   });
 
   await step("the page goes on when the API server restarts", async () => {
-    await page.goto(`${url}/sets`);
-    await page.getByRole("link", { name: "by-page" }).waitFor();
+    await page.goto(`${url}/sets/default/by-page`);
+    await page.getByRole("heading", { name: "by-page Running" }).waitFor({ timeout: convergeMs });
     assert.equal((await npm(home, "cocoonctl", "--", "restart", "kube-apiserver")).code, 0);
     await kubectl("annotate", "cocoonset", "demo", "touched=yes");
-    await kubectl("patch", "cocoonset", "by-page", "--type=merge", "-p", '{"spec":{"suspend":true}}');
-    await page.getByRole("row", { name: /by-page.*Suspend/ }).waitFor({ timeout: convergeMs });
+    await page.getByRole("button", { name: "Suspend" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("cocoonctl suspend by-page -n default").waitFor();
+    await dialog.getByRole("button", { name: "Suspend" }).click();
+    await page.getByRole("heading", { name: /by-page Suspend/ }).waitFor({ timeout: convergeMs });
   });
 
   await step("a set is deleted after its name was typed, and the dialog says what is kept", async () => {
