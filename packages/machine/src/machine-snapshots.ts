@@ -9,7 +9,7 @@ import { hibernateTag, isRepository, tryParseImageReference, type ArtifactKind }
 import { Fault, type Abortable, ignoreFault } from "@cocoon/core";
 import { readArtifactKind, type PushReport, type Registry, type Repository } from "@cocoon/oci";
 import { CallGate, type CallLimits } from "./call-gate.ts";
-import { claimSnapshot, removeClaim, sealSnapshot, type Claim } from "./snapshots/claim.ts";
+import { claimSnapshot, removeClaim, sealSnapshot, verifyClaim, type Claim } from "./snapshots/claim.ts";
 import {
   dropSnapshot,
   releaseSnapshot,
@@ -114,6 +114,11 @@ export class MachineSnapshots {
   /** Before a restore: no other node may restore it. `conflict` when another one claims it. */
   claim(vmName: string, claim: Claim, options: Abortable): Promise<void> {
     return this.#run(vmName, options, (repository, limited) => claimSnapshot(repository, claim, limited));
+  }
+
+  /** Just before the guest runs. `conflict` when the node does not claim it any more. */
+  verifyClaim(vmName: string, claim: Claim, options: Abortable): Promise<void> {
+    return this.#run(vmName, options, (repository, limited) => verifyClaim(repository, claim, limited));
   }
 
   /** Ends the claim of a node that is fenced. */

@@ -25,14 +25,20 @@ export interface PushRequest
   readonly restoredFrom: string;
 }
 
+/** Where the content is that the machine had when it was pushed last: ahead of a hibernation, or by one. */
+const contentTags: readonly string[] = [anchorTag, hibernateTag];
+
 /** Resolves once the registry names the pushed digest under the tag. May be repeated. */
 export async function pushVerified(repository: Repository, request: PushRequest): Promise<PushReport> {
   const { client, vmName: _vmName, namespace, node, vmId, baseImage, restoredFrom, ...options } = request;
   const { tag, signal } = request;
-  await assertPushTarget(repository, { tag, namespace }, { signal });
+  // What is sent ahead belongs to the machine that will be hibernated here.
+  for (const each of tag === anchorTag ? [tag, hibernateTag] : [tag])
+    await assertPushTarget(repository, { tag: each, namespace }, { signal });
+  const known = contentTags.filter((each) => each !== tag); // what the tag itself names is compared anyway
   const report = await client.push({
     ...options,
-    base: [...(options.base ?? []), { repository, reference: anchorTag }],
+    base: [...known.map((reference) => ({ repository, reference })), ...(options.base ?? [])],
     repository,
     annotations: {
       [manifestAnnotation.fromNode]: node,

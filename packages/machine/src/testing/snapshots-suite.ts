@@ -89,8 +89,12 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       await using world = await openWorld(signal);
       const digest = await world.put(hibernateTag, "S1");
       await world.snapshots.claim(vmName, { digest, node: "b" }, { signal });
+      await world.snapshots.verifyClaim(vmName, { digest, node: "b" }, { signal });
       await world.snapshots.removeClaim(vmName, "b", { signal });
       await world.snapshots.claim(vmName, { digest, node: "c" }, { signal });
+      await world.snapshots.verifyClaim(vmName, { digest, node: "c" }, { signal });
+      const late = world.snapshots.verifyClaim(vmName, { digest, node: "b" }, { signal });
+      await assert.rejects(late, /node b does not claim .* any more/);
       assert.deepEqual(Object.keys(await world.tags()).sort(), [hibernateTag, claimTag("c")].sort());
     });
 
