@@ -321,7 +321,7 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
       .locator(".figures")
       .getByText(/^\d+\.\d\d : 1$/)
       .waitFor();
-    await page.getByText("There are no tokens beside those of the installation.").waitFor();
+    await page.getByRole("row", { name: /^administrator admin/ }).waitFor();
     await picture("registry");
   });
 
@@ -424,10 +424,19 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
   });
 
   await step("the page goes on when the API server restarts", async () => {
-    await page.goto(`${url}/sets/default/by-page`);
-    await page.getByRole("heading", { name: "by-page Running" }).waitFor({ timeout: convergeMs });
+    await page.goto(`${url}/machines/default/by-page-0/logs`);
+    await page.getByLabel("Serial console instead of the journal").check();
+    const assertLogged = (text: RegExp) =>
+      eventually(async () => assert.match((await page.getByRole("log").textContent()) ?? "", text), {
+        timeoutMs: convergeMs,
+      });
+    await assertLogged(/onerror/);
     assert.equal((await npm(home, "cocoonctl", "--", "restart", "kube-apiserver")).code, 0);
-    await kubectl("annotate", "cocoonset", "demo", "touched=yes");
+    await kubectl("exec", "by-page-0", "--", "sh", "-c", "echo after-the-restart > /dev/console");
+    await assertLogged(/after-the-restart/);
+    await page.getByRole("link", { name: "Overview" }).click();
+    await page.getByRole("link", { name: "by-page", exact: true }).click();
+    await page.getByRole("heading", { name: "by-page Running" }).waitFor({ timeout: convergeMs });
     await page.getByRole("button", { name: "Suspend" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByText("cocoonctl suspend by-page -n default").waitFor();
