@@ -430,9 +430,12 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
       eventually(async () => assert.match((await page.getByRole("log").textContent()) ?? "", text), {
         timeoutMs: convergeMs,
       });
-    await assertLogged(/onerror/);
+    const write = (word: string) =>
+      kubectl("exec", "by-page-0", "--", "sh", "-c", `echo ${word}-the-restart > /dev/console`);
+    await write("before");
+    await assertLogged(/before-the-restart/);
     assert.equal((await npm(home, "cocoonctl", "--", "restart", "kube-apiserver")).code, 0);
-    await kubectl("exec", "by-page-0", "--", "sh", "-c", "echo after-the-restart > /dev/console");
+    await write("after");
     await assertLogged(/after-the-restart/);
     await page.getByRole("link", { name: "Overview" }).click();
     await page.getByRole("link", { name: "by-page", exact: true }).click();
