@@ -129,6 +129,11 @@ export function readNodeRow({ metadata, spec, status }: Node): NodeRow {
     cpu,
     memory,
     machines: metadata.annotations?.[nodeAnnotation.machines] ?? "",
+    frozen: (metadata.annotations?.[nodeAnnotation.frozenMachines] ?? "").split(",").filter(Boolean).length,
+    pressure: (status?.conditions ?? [])
+      .filter((condition) => condition.type !== "Ready" && condition.status === "True")
+      .map((condition) => condition.type),
+    runtime: readString(status?.nodeInfo?.["containerRuntimeVersion"]),
     version: readString(status?.nodeInfo?.["kubeletVersion"]),
     createdAt: metadata.creationTimestamp ?? "",
   };

@@ -81,6 +81,12 @@ export interface NodeRow {
   readonly cpu: string;
   readonly memory: string;
   readonly machines: string;
+  /** Machines that it keeps frozen, because a pod of another node had them. */
+  readonly frozen: number;
+  /** Conditions that say that the host is short of something. */
+  readonly pressure: readonly string[];
+  /** The VM runtime and its version. */
+  readonly runtime: string;
   readonly version: string;
   readonly createdAt: string;
 }

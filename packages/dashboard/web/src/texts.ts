@@ -2,6 +2,7 @@
 import { actionTexts, explainTexts } from "./texts-actions.ts";
 import { drainTexts } from "./texts-drain.ts";
 import { findingTexts } from "./texts-findings.ts";
+import { mapTexts } from "./texts-map.ts";
 
 export const texts = {
   product: "Cocoon",
@@ -224,8 +225,6 @@ export const texts = {
     shared: "Shared between them",
   },
   health: {
-    parts: "Parts",
-    up: "answers",
     down: "does not answer",
     charts: "The last hour",
     noTargets: "No metrics are configured for this dashboard (--metrics-targets).",
@@ -236,6 +235,7 @@ export const texts = {
     noWarnings: "There are no warnings.",
   },
   finding: findingTexts,
+  map: mapTexts,
   error: {
     title: "That failed",
     retry: "Try again",
