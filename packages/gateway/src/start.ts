@@ -69,7 +69,8 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
   const caches = stack.use(await openGatewayCaches(client, { log, signal }));
   const pods = stack.use(new PodAccess(client));
   const guests = new Guests(pods, tokens);
-  const sets = new TenantSets(client);
+  const authenticator = new Authenticator(client, caches.keys);
+  const sets = new TenantSets(client, authenticator.rights);
   const store = stack.use(new SandboxStore(caches.sandboxes, sets));
   stack.use(followSandboxes(caches.sandboxes, guests));
   const { waitMs, maxLifeSeconds } = limits;
@@ -86,7 +87,6 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
       log,
     }),
   );
-  const authenticator = new Authenticator(client, caches.keys);
   const parts: Parts = {
     options,
     pool,
@@ -180,12 +180,13 @@ function buildTraffic({
   });
 }
 
-/** A sandbox that is gone or asleep has no streams. */
+/** A sandbox that is gone or asleep has no streams, nor has one whose node is lost. */
 function followSandboxes(sets: ObjectCache<SetObject>, guests: Guests): Disposable {
   return sets.subscribe((event) => {
     if (!("object" in event)) return;
     const { namespace = "", name: id = "" } = event.object.metadata;
     const sandbox = event.kind === "deleted" ? undefined : tryReadSandbox(event.object, new Date());
     if (sandbox?.state !== "running") guests.cut({ namespace, id });
+    else if (!sandbox.isReady) void guests.cutUnlessAlive(sandbox);
   });
 }

@@ -45,6 +45,12 @@ export class MachineAdmission {
   async #identify(request: IncomingMessage, target: MachineTarget, options: Abortable): Promise<string> {
     const token = request.headers["cocoon-token"];
     if (typeof token !== "string") return this.#options.machines.requirePublic(target);
-    return (await this.#options.authenticator.authenticate(token, options)).user;
+    const { namespace, machine: name } = target;
+    const pod = { group: "", resource: "pods", name };
+    const rights = [
+      { ...pod, verb: "get" },
+      { ...pod, verb: "create", subresource: "portforward" },
+    ];
+    return this.#options.authenticator.resolveUser(token, { namespace, rights }, options);
   }
 }
