@@ -6,6 +6,7 @@ import { PodAccess } from "./cluster/pod-access.ts";
 import { buildBuildRoutes } from "./control/build-routes.ts";
 import { ControlRouter } from "./control/router.ts";
 import { buildSandboxRoutes } from "./control/sandbox-routes.ts";
+import { buildTagRoutes } from "./control/tag-routes.ts";
 import { buildTemplateRoutes } from "./control/template-routes.ts";
 import { buildUsageRoutes } from "./control/usage-routes.ts";
 import type { Access } from "./control/shapes.ts";
@@ -149,6 +150,7 @@ function buildRouter({
     routes: {
       ...buildSandboxRoutes({ store, lifecycle, pool, templates, snapshots, access, maxSandboxes }),
       ...buildSnapshotRoutes({ store, lifecycle, snapshots, access }),
+      ...buildTagRoutes({ snapshots }),
       ...buildTemplateRoutes({ templates, snapshots }),
       ...buildBuildRoutes({ records, files, builder }),
       ...buildUsageRoutes({ store, guests, client }),
