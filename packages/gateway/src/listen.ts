@@ -1,6 +1,7 @@
 /** The listener of the gateway: which part of it a request is for. */
 import { readFile } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ServerHttp2Stream } from "node:http2";
 import { Server as HttpsServer } from "node:https";
 import type { Duplex } from "node:stream";
 import { startHttpServer, type RunningServer } from "@cocoon/core";
@@ -55,12 +56,25 @@ export async function listen(
     socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
   });
   if (!(server.server instanceof HttpsServer)) return server;
-  const http2 = serveHttp2(server.server, handler);
+  const webSocket = (request: IncomingMessage, stream: ServerHttp2Stream) =>
+    tunnel(request, stream, handlers);
+  const http2 = serveHttp2(server.server, { request: handler, webSocket });
   const stop = () => {
     http2[Symbol.dispose]();
     return server.stop();
   };
   return { ...server, stop, [Symbol.asyncDispose]: stop };
+}
+
+function tunnel(request: IncomingMessage, stream: ServerHttp2Stream, { traffic, domain }: Handlers): void {
+  const refuse = () => stream.respond({ ":status": 400 }, { endStream: true });
+  try {
+    const target = tryReadTarget(request, domain);
+    if (target) void traffic.tunnel(request, stream, target);
+    else refuse();
+  } catch {
+    refuse();
+  }
 }
 
 async function readCertificate({ certFile, keyFile }: NonNullable<GatewayOptions["tls"]>) {

@@ -6,6 +6,7 @@ import { PodAccess } from "./cluster/pod-access.ts";
 import { buildBuildRoutes } from "./control/build-routes.ts";
 import { ControlRouter } from "./control/router.ts";
 import { buildSandboxRoutes } from "./control/sandbox-routes.ts";
+import { buildTagRoutes } from "./control/tag-routes.ts";
 import { buildTemplateRoutes } from "./control/template-routes.ts";
 import { buildUsageRoutes } from "./control/usage-routes.ts";
 import type { Access } from "./control/shapes.ts";
@@ -72,7 +73,8 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
   const caches = stack.use(await openGatewayCaches(client, { log, signal }));
   const pods = stack.use(new PodAccess(client));
   const guests = new Guests(pods, tokens);
-  const sets = new TenantSets(client);
+  const authenticator = new Authenticator(client, caches.keys);
+  const sets = new TenantSets(client, authenticator.rights);
   const store = stack.use(new SandboxStore(caches.sandboxes, sets));
   stack.use(followSandboxes(caches.sandboxes, guests));
   const { waitMs, maxLifeSeconds } = limits;
@@ -89,9 +91,8 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
       log,
     }),
   );
-  const authenticator = new Authenticator(client, caches.keys);
   const passes = new PortPasses(seed);
-  const visitors = new Visitors(client, passes);
+  const visitors = new Visitors(authenticator, passes);
   const parts: Parts = {
     options,
     pool,
@@ -162,6 +163,7 @@ function buildRouter({
     routes: {
       ...buildSandboxRoutes({ store, lifecycle, pool, templates, snapshots, access, maxSandboxes }),
       ...buildSnapshotRoutes({ store, lifecycle, snapshots, access }),
+      ...buildTagRoutes({ snapshots }),
       ...buildTemplateRoutes({ templates, snapshots }),
       ...buildBuildRoutes({ records, files, builder }),
       ...buildUsageRoutes({ store, guests, client }),
@@ -194,12 +196,13 @@ function buildTraffic({
   });
 }
 
-/** A sandbox that is gone or asleep has no streams. */
+/** A sandbox that is gone or asleep has no streams, nor has one whose node is lost. */
 function followSandboxes(sets: ObjectCache<SetObject>, guests: Guests): Disposable {
   return sets.subscribe((event) => {
     if (!("object" in event)) return;
     const { namespace = "", name: id = "" } = event.object.metadata;
     const sandbox = event.kind === "deleted" ? undefined : tryReadSandbox(event.object, new Date());
     if (sandbox?.state !== "running") guests.cut({ namespace, id });
+    else if (!sandbox.isReady) void guests.cutUnlessAlive(sandbox);
   });
 }

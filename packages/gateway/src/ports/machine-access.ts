@@ -8,7 +8,7 @@ import type { KubeConnection, Pod, RawRequest } from "@cocoon/kube";
 import type { PodAccess, PodConnection } from "../cluster/pod-access.ts";
 import { tryReadPod } from "../cluster/read-pod.ts";
 import { cocoonSets, type SetObject } from "../sandboxes/sandbox.ts";
-import { impersonate } from "../tenants/tenant.ts";
+import { impersonate, sandboxAccount } from "../tenants/tenant.ts";
 import { TrafficError } from "./data-plane.ts";
 import { ExpiringMap } from "./expiring-map.ts";
 import type { MachineTarget } from "./target.ts";
@@ -47,7 +47,7 @@ export class MachineAccess {
   async requirePublic(target: MachineTarget): Promise<string> {
     const set = await this.#findSet(target);
     const open = (set?.metadata.annotations?.[gatewayKey.publicPorts] ?? "").split(",").map(Number);
-    if (open.includes(target.port)) return publicUser(target.namespace);
+    if (open.includes(target.port)) return sandboxAccount(target.namespace);
     throw new TrafficError(
       403,
       "open the port from the dashboard, or send a Kubernetes token or an API key with rights on the pod in the header Cocoon-Token",
@@ -65,7 +65,7 @@ export class MachineAccess {
 
   /** Resolves when it is ready. Throws 502 for one that no traffic may wake. */
   async wake(target: Owner, { signal }: Abortable): Promise<void> {
-    const call = { user: publicUser(target.namespace), signal };
+    const call = { user: sandboxAccount(target.namespace), signal };
     const set = await this.#findSet(target);
     const pod = await this.#readPod(target, call);
     const isSuspended = set?.spec?.suspend === true;
@@ -183,10 +183,6 @@ interface Call extends Abortable {
 
 interface AccountCall extends Call {
   readonly user: string;
-}
-
-function publicUser(namespace: string): string {
-  return `system:serviceaccount:${namespace}:cocoon-sandbox`;
 }
 
 function setsPath(namespace: string): string {

@@ -1,4 +1,4 @@
-/** HTTP/1.1 and WebSocket to a port of a guest. The request goes on as it came. */
+/** HTTP/1.1, and WebSocket that came over HTTP/1.1, to a port of a guest. The request goes on as it came. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { pipeline } from "node:stream/promises";
 import { sleep, type Abortable } from "@cocoon/core";
@@ -88,7 +88,8 @@ function isDropped(name: string): boolean {
   return dropped.has(name) || hopByHop.has(name) || name.startsWith(":");
 }
 
-function readHeaders({ headers }: IncomingMessage): Record<string, string | string[]> {
+/** Of the request to the guest. */
+export function readHeaders({ headers }: IncomingMessage): Record<string, string | string[]> {
   const kept = Object.entries(headers).filter(
     (entry): entry is [string, string | string[]] => entry[1] !== undefined && !isDropped(entry[0]),
   );
