@@ -62,6 +62,7 @@ import { recoverAll } from "./machine/recover.ts";
 import { planSnapshotGc } from "./snapshot/plan-snapshot-gc.ts";
 import { assertRestorable, restoreVm } from "./snapshot/restore.ts";
 import { saveMachine } from "./snapshot/save.ts";
+import { LiveCopies } from "./snapshot/live-copies.ts";
 import { QemuSnapshots } from "./snapshot/snapshots.ts";
 import { readStats } from "./watch/stats.ts";
 import { connectIn } from "@cocoon/vm/host";
@@ -78,13 +79,14 @@ export class QemuRuntime implements VmRuntime {
   readonly #monitor: Monitor;
   readonly #resumer: FullDiskResumer;
   readonly #loads: LoadSupervisor;
+  readonly #copies = new LiveCopies();
   readonly #log: Logger;
 
   constructor(context: QemuContext) {
     this.#context = context;
     this.#log = context.log;
     this.images = context.images;
-    this.snapshots = withFaults(new QemuSnapshots(context));
+    this.snapshots = withFaults(new QemuSnapshots(context, this.#copies));
     this.#readiness = new Readiness(context, this.#links, (id) =>
       this.reset(id, { signal: AbortSignal.timeout(60_000) }),
     );
@@ -280,6 +282,7 @@ export class QemuRuntime implements VmRuntime {
     this.#consoles[Symbol.dispose]();
     this.#resumer[Symbol.dispose]();
     await this.#loads[Symbol.asyncDispose]();
+    await this.#copies[Symbol.asyncDispose]();
     await this.#readiness[Symbol.asyncDispose]();
     await this.#links[Symbol.asyncDispose]();
   }

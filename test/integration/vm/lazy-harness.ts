@@ -92,6 +92,12 @@ export async function putMachineToSleep(sizes: {
     "sync",
   ];
   await run(runtime, id, fill.join(" && "));
+  await sendAhead(runtime, id);
+  await run(
+    runtime,
+    id,
+    `dd if=/dev/urandom of=/dev/shm/content bs=64K count=20 seek=7 conv=notrunc 2>/dev/null`,
+  );
   const sums = await run(runtime, id, sumScript);
   const saved = await runtime.snapshots.save(id, { name: repository, resume: false, signal });
   const client = stack.use(await openSnapshotClient());
@@ -122,6 +128,18 @@ export async function putMachineToSleep(sizes: {
     },
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
+}
+
+/** As a hibernation does it: what is saved then starts from a copy of the memory as it was. */
+async function sendAhead(runtime: VmRuntime, id: string): Promise<void> {
+  const names = await runtime.snapshots.withLiveFiles?.(
+    id,
+    ({ files }) => Promise.resolve(files.map(({ name }) => name)),
+    { leastBytes: 1, signal },
+  );
+  assert.ok(names);
+  assert.ok(names.includes("memory-ranges"));
+  assert.ok(!names.includes("device-state"), "nothing can be restored from it");
 }
 
 /** Of what outlives a boot. */

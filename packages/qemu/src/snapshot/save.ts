@@ -19,7 +19,7 @@ import { prepareLayers, type LayerSwitch } from "../disk/disk-layers.ts";
 import { assertLoaded } from "../lazy/finish-loading.ts";
 import { savesPageByPage } from "../machine/machine.ts";
 import { connectQmp, type QmpClient } from "../qmp/qmp.ts";
-import { saveAsStream, saveByPages, type MemorySave } from "./save-memory.ts";
+import { saveAsStream, saveByPages, type LiveMemory, type MemorySave } from "./save-memory.ts";
 import { endMerges } from "../disk/merge-layers.ts";
 import { oldestFormat, snapshotFormat, type SnapshotDescription } from "./snapshot-description.ts";
 
@@ -28,6 +28,8 @@ export interface SaveRequest extends Abortable {
   readonly directory: string;
   /** Whether a guest that ran goes on. */
   readonly resume: boolean;
+  /** Its memory as it was copied a moment ago. */
+  readonly live?: LiveMemory | undefined;
 }
 
 export interface SaveOutcome {
