@@ -19,6 +19,7 @@ import { PortProxy } from "./ports/proxy.ts";
 import { SandboxAdmission } from "./ports/sandbox-admission.ts";
 import { Traffic } from "./ports/traffic.ts";
 import { WakeGate } from "./ports/wake-gate.ts";
+import { Egress } from "./sandboxes/egress.ts";
 import { Guests } from "./sandboxes/guests.ts";
 import { Lifecycle } from "./sandboxes/lifecycle.ts";
 import { tryReadSandbox, type Sandbox, type SetObject } from "./sandboxes/sandbox.ts";
@@ -75,8 +76,9 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
   const store = stack.use(new SandboxStore(caches.sandboxes, sets));
   stack.use(followSandboxes(caches.sandboxes, guests));
   const { waitMs, maxLifeSeconds } = limits;
-  const snapshots = stack.use(new Snapshots({ cache: caches.snapshots, sets, waitMs, log }));
-  const lifecycle = new Lifecycle({ store, sets, client, guests, log, waitMs, maxLifeSeconds });
+  const egress = new Egress(client);
+  const snapshots = stack.use(new Snapshots({ cache: caches.snapshots, sets, egress, waitMs, log }));
+  const lifecycle = new Lifecycle({ store, sets, client, guests, egress, log, waitMs, maxLifeSeconds });
   const pool = stack.use(
     new WarmPool({
       cache: caches.pool,
@@ -99,6 +101,7 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
     store,
     snapshots,
     lifecycle,
+    egress,
     log,
   };
   const { domain } = options;
@@ -117,6 +120,7 @@ interface Parts {
   readonly store: SandboxStore;
   readonly snapshots: Snapshots;
   readonly lifecycle: Lifecycle;
+  readonly egress: Egress;
   readonly pool: WarmPool;
   readonly files: BuildFiles;
   readonly log: Logger;
@@ -130,6 +134,7 @@ function buildRouter({
   store,
   snapshots,
   lifecycle,
+  egress,
   pool,
   files,
   log,
@@ -148,7 +153,7 @@ function buildRouter({
     authenticator,
     limit: new RateLimit({ perSecond, burst: 2 * perSecond }),
     routes: {
-      ...buildSandboxRoutes({ store, lifecycle, pool, templates, snapshots, access, maxSandboxes }),
+      ...buildSandboxRoutes({ store, lifecycle, egress, pool, templates, snapshots, access, maxSandboxes }),
       ...buildSnapshotRoutes({ store, lifecycle, snapshots, access }),
       ...buildTagRoutes({ snapshots }),
       ...buildTemplateRoutes({ templates, snapshots }),

@@ -3,6 +3,8 @@ import { createHash } from "node:crypto";
 import { isFault, type Abortable } from "@cocoon/core";
 import { ApiError, sendEmpty, sendJson } from "../http/answer.ts";
 import { parseSandboxId } from "../sandboxes/ids.ts";
+import type { Egress } from "../sandboxes/egress.ts";
+import { readEgressRules, type EgressRequest, type EgressRules } from "../sandboxes/egress-rules.ts";
 import type { CreateRequest, Lifecycle } from "../sandboxes/lifecycle.ts";
 import type { Sandbox, SandboxSpec } from "../sandboxes/sandbox.ts";
 import type { SandboxStore } from "../sandboxes/store.ts";
@@ -12,7 +14,7 @@ import type { Template, Templates } from "../sandboxes/templates.ts";
 import type { WarmPool } from "../sandboxes/warm-pool.ts";
 import type { Tenant } from "../tenants/tenant.ts";
 import { parseListQuery, selectPage } from "./list.ts";
-import { refuseUnsupported } from "./refusals.ts";
+import { refuseNetworkFields, refuseUnsupported } from "./refusals.ts";
 import type { Call, Routes } from "./router.ts";
 import {
   connectBody,
@@ -20,6 +22,7 @@ import {
   formatDetail,
   formatListed,
   formatSandbox,
+  networkBody,
   parseBody,
   pauseBody,
   refreshBody,
@@ -35,6 +38,7 @@ export interface SandboxRoutesOptions {
   readonly pool: WarmPool;
   readonly templates: Templates;
   readonly snapshots: Snapshots;
+  readonly egress: Egress;
   readonly access: (sandbox: Sandbox) => Access;
   readonly maxSandboxes: number;
 }
@@ -57,6 +61,7 @@ export function buildSandboxRoutes(options: SandboxRoutesOptions): Routes {
     "POST /sandboxes/{id}/pause": (call) => routes.pause(call),
     "POST /sandboxes/{id}/timeout": (call) => routes.setTimeout(call),
     "POST /sandboxes/{id}/refreshes": (call) => routes.refresh(call),
+    "PUT /sandboxes/{id}/network": (call) => routes.updateNetwork(call),
   };
 }
 
@@ -72,11 +77,13 @@ class SandboxRoutes {
     const { store } = this.#options;
     const body = parseBody(createBody, call.body);
     refuseUnsupported(body);
+    const egress = await this.#planEgress({ ...body.network, internet: body.allow_internet_access });
     const idempotency = tryReadIdempotency(call);
     const id = idempotency && deriveId(tenant, idempotency.key);
     const known = id === undefined ? undefined : store.tryGet({ namespace: tenant.namespace, id });
     if (known) return this.#answerRepeated(call, known, idempotency?.body);
-    const request = { ...this.#plan(body, { tenant, version, idempotency }), ...(id ? { id } : {}) };
+    const planned = this.#plan(body, { tenant, version, idempotency });
+    const request = { ...planned, ...(id ? { id } : {}), ...(egress ? { egress } : {}) };
     try {
       const sandbox = await this.#start(tenant, request, { signal });
       sendJson(response, 201, formatSandbox(sandbox, this.#options.access(sandbox)));
@@ -87,10 +94,12 @@ class SandboxRoutes {
   }
 
   /** From the warm pool where there is one; the pool is filled again, and a template that was booted is saved. */
-  async #start(tenant: Tenant, request: Planned & { id?: string }, options: Abortable): Promise<Sandbox> {
+  async #start(tenant: Tenant, request: Planned & CreateRequest, options: Abortable): Promise<Sandbox> {
     const { lifecycle, snapshots, pool } = this.#options;
     const { pooled, boots } = request;
-    const warm = pooled && { template: pooled, setSpec: request.setSpec, spec: request.spec };
+    // Rules hold from the first moment on, so that a machine that runs already is none for them.
+    const warm = pooled &&
+      !request.egress && { template: pooled, setSpec: request.setSpec, spec: request.spec };
     const taken = warm && !request.id ? await pool.tryTake(tenant, warm, options) : undefined;
     try {
       const sandbox = taken ?? (await lifecycle.create(tenant, request, options));
@@ -211,6 +220,26 @@ class SandboxRoutes {
     if (store.now().getTime() + timeout * 1000 > sandbox.endAt.getTime())
       await lifecycle.setTimeout(call.tenant, sandbox, { timeout, signal: call.signal });
     sendEmpty(call.response, 204);
+  }
+
+  async updateNetwork(call: Call): Promise<void> {
+    const { allow_internet_access: internet, ...network } = parseBody(networkBody, call.body);
+    refuseNetworkFields(network);
+    const rules = await this.#planEgress({ ...network, internet });
+    const sandbox = await this.#requireRunning(call);
+    const { allowPublicTraffic } = sandbox.spec.network ?? {};
+    const kept = allowPublicTraffic === undefined ? {} : { allowPublicTraffic };
+    const own = typeof internet === "boolean" ? { internet } : {};
+    const change = { sandbox, rules, network: { ...network, ...kept }, ...own };
+    await this.#options.lifecycle.updateNetwork(call.tenant, change, call);
+    sendEmpty(call.response, 204);
+  }
+
+  async #planEgress(request: EgressRequest): Promise<EgressRules | undefined> {
+    const rules = readEgressRules(request);
+    const field = request.internet === false ? "allow_internet_access" : "network.denyOut";
+    if (rules) await this.#options.egress.assertEnforced(field);
+    return rules;
   }
 
   #require(call: Call): Promise<Sandbox> {

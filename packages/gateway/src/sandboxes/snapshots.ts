@@ -8,6 +8,8 @@ import type { ObjectCache } from "@cocoon/kube";
 import { ApiError } from "../http/answer.ts";
 import type { Tenant, TenantSets } from "../tenants/tenant.ts";
 import { makeSandboxId } from "./ids.ts";
+import type { Egress } from "./egress.ts";
+import type { EgressRules } from "./egress-rules.ts";
 import { defaultTag, tryReadSnapshot, unnamed, writeTags, type Snapshot } from "./read-snapshot.ts";
 import {
   describeRunning,
@@ -22,6 +24,7 @@ import { buildSetSpec, hashTemplate, setIdentity, type Template } from "./templa
 export interface SnapshotsOptions {
   readonly cache: ObjectCache<SetObject>;
   readonly sets: TenantSets;
+  readonly egress: Egress;
   readonly waitMs: number;
   readonly log: Logger;
 }
@@ -111,11 +114,7 @@ export class Snapshots implements Disposable {
   /** The source goes on. A snapshot of the same name replaces the older one once it is complete. */
   async create(
     tenant: Tenant,
-    {
-      sandbox,
-      template,
-      alias,
-    }: { readonly sandbox: Sandbox; readonly template: Template; readonly alias: string },
+    { sandbox, template, alias, egress }: SnapshotRequest,
     options: Abortable,
   ): Promise<Snapshot> {
     const before = alias === "" ? [] : this.list(tenant.namespace).filter((each) => each.alias === alias);
@@ -125,6 +124,7 @@ export class Snapshots implements Disposable {
       label: alias || unnamed,
       spec: { ...sandbox.spec, source: sandbox.id, machine: template },
       setSpec: buildForkSpec(sandbox, template),
+      egress,
     };
     const set = await this.#save(tenant, request, options);
     await this.#retire(tenant, { before, tags: [defaultTag] }, options);
@@ -183,7 +183,7 @@ export class Snapshots implements Disposable {
 
   /** Waits until the machine runs, hibernates it. What fails on the way is removed; what is left by a crash expires. */
   async #save(tenant: Tenant, request: SaveRequest, { signal }: Abortable): Promise<SetObject> {
-    const { sets } = this.#options;
+    const { sets, egress } = this.#options;
     const { waitMs = this.#options.waitMs } = request;
     const deadline = withDeadline(signal, waitMs);
     const expire = { at: new Date(Date.now() + 2 * waitMs).toISOString(), action: "Delete" as const };
@@ -191,7 +191,10 @@ export class Snapshots implements Disposable {
       ...request,
       setSpec: { ...request.setSpec, expire },
     });
+    const owner = { namespace: tenant.namespace, name: request.name };
+    if (request.egress) await egress.apply(owner, request.egress, { signal });
     const created = await sets.create(tenant, object, { signal });
+    if (request.egress) await egress.adopt(owner, created.metadata.uid ?? "", { signal });
     const uid = created.metadata.uid ?? "";
     const key = { namespace: tenant.namespace, name: request.name };
     try {
@@ -216,7 +219,16 @@ export class Snapshots implements Disposable {
   }
 }
 
+export interface SnapshotRequest {
+  readonly sandbox: Sandbox;
+  readonly template: Template;
+  readonly alias: string;
+  /** Of the sandbox: they hold for the copy too while it runs. */
+  readonly egress: EgressRules | undefined;
+}
+
 interface SaveRequest {
+  readonly egress?: EgressRules | undefined;
   readonly name: string;
   readonly label: string;
   readonly tags?: readonly string[];
