@@ -8,6 +8,7 @@ import { startHttpServer, type RunningServer } from "@cocoon/core";
 import type { ControlRouter } from "./control/router.ts";
 import { ApiError, sendEmpty, sendError, toApiError } from "./http/answer.ts";
 import { alpnProtocols, serveHttp2 } from "./http/http2.ts";
+import type { PortLinks } from "./ports/port-links.ts";
 import { tryReadTarget } from "./ports/target.ts";
 import type { Traffic } from "./ports/traffic.ts";
 import type { GatewayOptions } from "./start.ts";
@@ -21,6 +22,7 @@ const headersTimeoutMs = 60_000;
 export interface Handlers {
   readonly router: ControlRouter;
   readonly traffic: Traffic;
+  readonly links: PortLinks;
   readonly files: BuildFiles;
   readonly domain: string | undefined;
 }
@@ -82,10 +84,11 @@ async function readCertificate({ certFile, keyFile }: NonNullable<GatewayOptions
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  { router, traffic, files, domain }: Handlers,
+  { router, traffic, links, files, domain }: Handlers,
 ): Promise<void> {
   try {
     const target = tryReadTarget(request, domain);
+    if (target && (await links.tryServe(request, response, target))) return;
     if (target) return await traffic.serve(request, response, target);
     if (request.url === "/health" && request.method === "GET") {
       response.writeHead(200, { "content-type": "text/plain", "content-length": "2" }).end("ok");

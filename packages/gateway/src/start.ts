@@ -15,9 +15,12 @@ import { EnvdRoutes } from "./envd/routes.ts";
 import { listen } from "./listen.ts";
 import { MachineAccess } from "./ports/machine-access.ts";
 import { MachineAdmission } from "./ports/machine-admission.ts";
+import { PortLinks } from "./ports/port-links.ts";
+import { PortPasses } from "./ports/port-pass.ts";
 import { PortProxy } from "./ports/proxy.ts";
 import { SandboxAdmission } from "./ports/sandbox-admission.ts";
 import { Traffic } from "./ports/traffic.ts";
+import { Visitors } from "./ports/visitors.ts";
 import { WakeGate } from "./ports/wake-gate.ts";
 import { Egress } from "./sandboxes/egress.ts";
 import { Guests } from "./sandboxes/guests.ts";
@@ -90,11 +93,14 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
       log,
     }),
   );
+  const passes = new PortPasses(seed);
+  const visitors = new Visitors(client, passes);
   const parts: Parts = {
     options,
     pool,
     files,
     authenticator,
+    visitors,
     pods,
     tokens,
     guests,
@@ -105,7 +111,13 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
     log,
   };
   const { domain } = options;
-  const handlers = { files, router: buildRouter(parts), traffic: buildTraffic(parts), domain };
+  const handlers = {
+    files,
+    router: buildRouter(parts),
+    traffic: buildTraffic(parts),
+    links: new PortLinks(visitors, passes),
+    domain,
+  };
   const server = stack.use(await listen(options, handlers));
   const owned = stack.move();
   return { server, failed: caches.failed, [Symbol.asyncDispose]: () => owned.disposeAsync() };
@@ -114,6 +126,7 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
 interface Parts {
   readonly options: GatewayOptions;
   readonly authenticator: Authenticator;
+  readonly visitors: Visitors;
   readonly pods: PodAccess;
   readonly tokens: Tokens;
   readonly guests: Guests;
@@ -167,6 +180,7 @@ function buildRouter({
 function buildTraffic({
   options,
   authenticator,
+  visitors,
   pods,
   tokens,
   guests,
@@ -180,7 +194,7 @@ function buildTraffic({
   const machines = new MachineAccess({ client: options.client, pods });
   return new Traffic({
     sandboxes: new SandboxAdmission({ store, guests, tokens, lifecycle, gate }),
-    machines: new MachineAdmission({ machines, authenticator, gate: new WakeGate<void>(limits) }),
+    machines: new MachineAdmission({ machines, authenticator, visitors, gate: new WakeGate<void>(limits) }),
     envd: new EnvdRoutes({ guests, tokens, maxUploadBytes, now: () => new Date() }),
     proxy: new PortProxy(),
     log,

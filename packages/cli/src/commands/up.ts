@@ -228,7 +228,7 @@ function findBinaries(directory: string, options: UpOptions, signal: AbortSignal
       env: process.env,
       signal,
       installAllowed: options.install && !process.env["COCOON_NO_INSTALL"],
-      metricsServer: options.metricsServer ?? (await hasMetricsServer(directory)),
+      groups: (options.metricsServer ?? (await hasMetricsServer(directory))) ? ["metricsServer"] : [],
       onProgress: (program, text) => report(`${program}: ${text}`),
     });
     report("found");

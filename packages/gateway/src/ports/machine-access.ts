@@ -1,6 +1,6 @@
 /**
  * Machines of any set, for requests to their ports. A caller shows a token of a ServiceAccount or an API key, and acts with its rights:
- * the API server decides. A set opens ports to all, and asks for wakes, by annotation; these are done as the account `cocoon-sandbox` of its namespace.
+ * the API server decides. Other users were checked before (visitors.ts); the gateway then acts by itself. A set opens ports to all, and asks for wakes, by annotation; these are done as the account `cocoon-sandbox` of its namespace.
  */
 import { apiVersion, gatewayKey, readHibernate, readMachineState } from "@cocoon/contract";
 import { isFault, sleep, type Abortable } from "@cocoon/core";
@@ -34,11 +34,8 @@ export class MachineAccess {
     this.#options = options;
   }
 
-  connect(
-    { namespace, machine, port }: MachineTarget,
-    { user, signal }: Abortable & { readonly user: string },
-  ): Promise<PodConnection> {
-    const target = { namespace, pod: machine, headers: impersonate({ user }) };
+  connect({ namespace, machine, port }: MachineTarget, { user, signal }: Call): Promise<PodConnection> {
+    const target = { namespace, pod: machine, headers: user === undefined ? {} : impersonate({ user }) };
     return this.#options.pods.connect(target, port, { signal });
   }
 
@@ -53,12 +50,12 @@ export class MachineAccess {
     if (open.includes(target.port)) return sandboxAccount(target.namespace);
     throw new TrafficError(
       403,
-      "send a Kubernetes token or an API key with rights on the pod in the header Cocoon-Token",
+      "open the port from the dashboard, or send a Kubernetes token or an API key with rights on the pod in the header Cocoon-Token",
     );
   }
 
   /** Whether it serves requests, sleeps, or is on its way. Throws 403 for a caller that may not see it. */
-  async readState(target: Owner, call: Abortable & { readonly user: string }): Promise<"ready" | "asleep"> {
+  async readState(target: Owner, call: Call): Promise<"ready" | "asleep"> {
     const pod = await this.#findPod(target, call);
     if (pod && readMachineState(pod).state === "ready") return "ready";
     const set = await this.#findSet(target);
@@ -91,7 +88,7 @@ export class MachineAccess {
     }
   }
 
-  async #resume({ metadata }: SetObject, { user, signal }: Call): Promise<void> {
+  async #resume({ metadata }: SetObject, { user, signal }: AccountCall): Promise<void> {
     await this.#send({
       method: "PATCH",
       path: `${setsPath(metadata.namespace ?? "")}/${metadata.name ?? ""}`,
@@ -103,7 +100,7 @@ export class MachineAccess {
   }
 
   /** One CocoonHibernation describes one wake: a completed one is replaced. */
-  async #requestWake({ namespace, machine }: Owner, { user, signal }: Call): Promise<void> {
+  async #requestWake({ namespace, machine }: Owner, { user, signal }: AccountCall): Promise<void> {
     const headers = impersonate({ user });
     const collection = `/apis/${apiVersion}/namespaces/${namespace}/cocoonhibernations`;
     const path = `${collection}/${machine}`;
@@ -130,7 +127,7 @@ export class MachineAccess {
   }
 
   #findPod(target: Owner, call: Call): Promise<Pod | undefined> {
-    const key = `${call.user} ${target.namespace}/${target.machine}`;
+    const key = `${call.user ?? ""} ${target.namespace}/${target.machine}`;
     // Not the caller's own signal: others wait for the same answer.
     const signal = AbortSignal.timeout(lookupMs);
     return this.#pods.get(key, () => this.#readPod(target, { user: call.user, signal }));
@@ -180,6 +177,11 @@ function assertWakes(set: SetObject | undefined): void {
 }
 
 interface Call extends Abortable {
+  /** Undefined: the gateway itself, for a user whose rights were checked. */
+  readonly user: string | undefined;
+}
+
+interface AccountCall extends Call {
   readonly user: string;
 }
 

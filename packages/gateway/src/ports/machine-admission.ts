@@ -2,16 +2,19 @@
 import type { IncomingMessage } from "node:http";
 import { isFault, type Abortable } from "@cocoon/core";
 import { guestPort } from "../guest/protocol.ts";
+import { ApiError } from "../http/answer.ts";
 import type { Authenticator } from "../tenants/authenticate.ts";
 import { sandboxNotFound, TrafficError } from "./data-plane.ts";
 import type { MachineAccess } from "./machine-access.ts";
 import type { Route } from "./route.ts";
 import type { MachineTarget } from "./target.ts";
+import type { Visitors } from "./visitors.ts";
 import type { WakeGate } from "./wake-gate.ts";
 
 export interface MachineAdmissionOptions {
   readonly machines: MachineAccess;
   readonly authenticator: Authenticator;
+  readonly visitors: Visitors;
   readonly gate: WakeGate<void>;
 }
 
@@ -42,15 +45,30 @@ export class MachineAdmission {
     }
   }
 
-  async #identify(request: IncomingMessage, target: MachineTarget, options: Abortable): Promise<string> {
+  /** Whom the gateway acts as: an account, or undefined for itself, where the rights of a user were checked. */
+  async #identify(
+    request: IncomingMessage,
+    target: MachineTarget,
+    options: Abortable,
+  ): Promise<string | undefined> {
+    const { machines, visitors } = this.#options;
     const token = request.headers["cocoon-token"];
-    if (typeof token !== "string") return this.#options.machines.requirePublic(target);
-    const { namespace, machine: name } = target;
-    const pod = { group: "", resource: "pods", name };
-    const rights = [
-      { ...pod, verb: "get" },
-      { ...pod, verb: "create", subresource: "portforward" },
-    ];
-    return this.#options.authenticator.resolveUser(token, { namespace, rights }, options);
+    if (typeof token === "string") return this.#authenticate(token, target, options);
+    const user = visitors.findCookieUser(request, target);
+    if (!user) return machines.requirePublic(target);
+    await visitors.assertMayConnect(user, target);
+    return undefined;
+  }
+
+  async #authenticate(token: string, target: MachineTarget, options: Abortable): Promise<string | undefined> {
+    const { authenticator, visitors } = this.#options;
+    try {
+      return await authenticator.resolveAccount(token, options);
+    } catch (error) {
+      const user = error instanceof ApiError && error.status === 401 && (await visitors.findUser(token));
+      if (!user) throw error;
+      await visitors.assertMayConnect(user, target);
+      return undefined;
+    }
   }
 }

@@ -82,12 +82,8 @@ test("what a person may not do is not done for them", async (t) => {
   );
 });
 
-test("ports of machines ask for rights on the pod alone", async (t) => {
-  const { authenticator } = open({ r: robot, p: alice }, ["alice get pods team"]);
-  const pod = { group: "", resource: "pods", name: "web-0" };
-  const read = { namespace: "team", rights: [{ ...pod, verb: "get" }] };
-  assert.equal(await authenticator.resolveUser("r", read, t), robot.username);
-  assert.equal(await authenticator.resolveUser("p", read, t), "system:serviceaccount:team:cocoon-sandbox");
-  const reach = { ...read, rights: [{ ...pod, verb: "create", subresource: "portforward" }] };
-  await assert.rejects(authenticator.resolveUser("p", reach, t), refusal(403, /pods\/portforward/));
+test("an account is what its token or key says, and a person is none", async (t) => {
+  const { authenticator } = open({ r: robot, p: alice }, []);
+  assert.equal(await authenticator.resolveAccount("r", t), robot.username);
+  await assert.rejects(authenticator.resolveAccount("p", t), refusal(401, /Invalid API key/));
 });

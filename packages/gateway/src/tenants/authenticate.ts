@@ -52,18 +52,12 @@ export class Authenticator {
     return { namespace, user: sandboxAccount(namespace), keyId: `${namespace} ${username}`, person: user };
   }
 
-  /** The user that a request in a namespace is made as. Throws 401 for an unknown key, 403 where the rights of a person do not reach. */
-  async resolveUser(
-    key: string,
-    { namespace, rights }: { readonly namespace: string; readonly rights: readonly Right[] },
-    options: Abortable,
-  ): Promise<string> {
+  /** The account that a key or an account's token acts as; the API server itself decides what it may do. Throws 401 for others. */
+  async resolveAccount(key: string, options: Abortable): Promise<string> {
     if (keyPattern.test(key)) return (await this.#requireKey(key, options)).user;
     const { user, own } = await this.#requireToken(key, options);
-    // The API server itself decides about an account.
-    if (own !== undefined) return user.username ?? "";
-    await this.rights.assert(user, { namespace, rights }, options);
-    return sandboxAccount(namespace);
+    if (own === undefined) throw invalidKey();
+    return user.username ?? "";
   }
 
   async #requireKey(key: string, options: Abortable): Promise<Tenant> {
