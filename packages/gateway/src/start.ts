@@ -4,6 +4,7 @@ import type { KubeConnection, ObjectCache } from "@cocoon/kube";
 import { openGatewayCaches } from "./cluster/caches.ts";
 import { PodAccess } from "./cluster/pod-access.ts";
 import { buildBuildRoutes } from "./control/build-routes.ts";
+import { buildNetworkRoutes } from "./control/network-routes.ts";
 import { ControlRouter } from "./control/router.ts";
 import { buildSandboxRoutes } from "./control/sandbox-routes.ts";
 import { buildTagRoutes } from "./control/tag-routes.ts";
@@ -107,6 +108,7 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
     store,
     snapshots,
     lifecycle,
+    sets,
     egress,
     log,
   };
@@ -133,6 +135,7 @@ interface Parts {
   readonly store: SandboxStore;
   readonly snapshots: Snapshots;
   readonly lifecycle: Lifecycle;
+  readonly sets: TenantSets;
   readonly egress: Egress;
   readonly pool: WarmPool;
   readonly files: BuildFiles;
@@ -147,6 +150,7 @@ function buildRouter({
   store,
   snapshots,
   lifecycle,
+  sets,
   egress,
   pool,
   files,
@@ -168,6 +172,7 @@ function buildRouter({
     routes: {
       ...buildSandboxRoutes({ store, lifecycle, egress, pool, templates, snapshots, access, maxSandboxes }),
       ...buildSnapshotRoutes({ store, lifecycle, snapshots, access }),
+      ...buildNetworkRoutes({ store, sets, egress }),
       ...buildTagRoutes({ snapshots }),
       ...buildTemplateRoutes({ templates, snapshots }),
       ...buildBuildRoutes({ records, files, builder }),

@@ -1,10 +1,8 @@
 /** Sandboxes: create, connect, list, read, pause, prolong, kill. */
-import { createHash } from "node:crypto";
 import { isFault, type Abortable } from "@cocoon/core";
 import { ApiError, sendEmpty, sendJson } from "../http/answer.ts";
 import { parseSandboxId } from "../sandboxes/ids.ts";
 import type { Egress } from "../sandboxes/egress.ts";
-import { readEgressRules, type EgressRequest, type EgressRules } from "../sandboxes/egress-rules.ts";
 import type { CreateRequest, Lifecycle } from "../sandboxes/lifecycle.ts";
 import type { Sandbox, SandboxSpec } from "../sandboxes/sandbox.ts";
 import type { SandboxStore } from "../sandboxes/store.ts";
@@ -13,8 +11,10 @@ import type { Snapshots } from "../sandboxes/snapshots.ts";
 import type { Template, Templates } from "../sandboxes/templates.ts";
 import type { WarmPool } from "../sandboxes/warm-pool.ts";
 import type { Tenant } from "../tenants/tenant.ts";
+import { deriveId, tryReadIdempotency, type Idempotency } from "./idempotency.ts";
 import { parseListQuery, selectPage } from "./list.ts";
-import { refuseNetworkFields, refuseUnsupported } from "./refusals.ts";
+import { planEgress } from "./network-routes.ts";
+import { refuseUnsupported } from "./refusals.ts";
 import type { Call, Routes } from "./router.ts";
 import {
   connectBody,
@@ -22,7 +22,6 @@ import {
   formatDetail,
   formatListed,
   formatSandbox,
-  networkBody,
   parseBody,
   pauseBody,
   refreshBody,
@@ -61,7 +60,6 @@ export function buildSandboxRoutes(options: SandboxRoutesOptions): Routes {
     "POST /sandboxes/{id}/pause": (call) => routes.pause(call),
     "POST /sandboxes/{id}/timeout": (call) => routes.setTimeout(call),
     "POST /sandboxes/{id}/refreshes": (call) => routes.refresh(call),
-    "PUT /sandboxes/{id}/network": (call) => routes.updateNetwork(call),
   };
 }
 
@@ -77,7 +75,10 @@ class SandboxRoutes {
     const { store } = this.#options;
     const body = parseBody(createBody, call.body);
     refuseUnsupported(body);
-    const egress = await this.#planEgress({ ...body.network, internet: body.allow_internet_access });
+    const egress = await planEgress(this.#options.egress, {
+      ...body.network,
+      internet: body.allow_internet_access,
+    });
     const idempotency = tryReadIdempotency(call);
     const id = idempotency && deriveId(tenant, idempotency.key);
     const known = id === undefined ? undefined : store.tryGet({ namespace: tenant.namespace, id });
@@ -222,26 +223,6 @@ class SandboxRoutes {
     sendEmpty(call.response, 204);
   }
 
-  async updateNetwork(call: Call): Promise<void> {
-    const { allow_internet_access: internet, ...network } = parseBody(networkBody, call.body);
-    refuseNetworkFields(network);
-    const rules = await this.#planEgress({ ...network, internet });
-    const sandbox = await this.#requireRunning(call);
-    const { allowPublicTraffic } = sandbox.spec.network ?? {};
-    const kept = allowPublicTraffic === undefined ? {} : { allowPublicTraffic };
-    const own = typeof internet === "boolean" ? { internet } : {};
-    const change = { sandbox, rules, network: { ...network, ...kept }, ...own };
-    await this.#options.lifecycle.updateNetwork(call.tenant, change, call);
-    sendEmpty(call.response, 204);
-  }
-
-  async #planEgress(request: EgressRequest): Promise<EgressRules | undefined> {
-    const rules = readEgressRules(request);
-    const field = request.internet === false ? "allow_internet_access" : "network.denyOut";
-    if (rules) await this.#options.egress.assertEnforced(field);
-    return rules;
-  }
-
   #require(call: Call): Promise<Sandbox> {
     return this.#options.store.require(call.tenant, parseSandboxId(call.parameter("id")), call);
   }
@@ -296,35 +277,10 @@ function inherit<T extends Pick<SandboxSpec, "env">>(spec: T, defaults: ChosenMa
   return defaults ? { ...spec, ...defaults, env: { ...defaults.env, ...spec.env } } : spec;
 }
 
-interface Idempotency {
-  readonly key: string;
-  /** Hash of the body. */
-  readonly body: string;
-}
-
 type Planned = Pick<CreateRequest, "spec"> & Omit<ChosenMachine, "template" | "defaults">;
 
 interface Origin {
   readonly tenant: Tenant;
   readonly version: "v1" | "v2";
   readonly idempotency: Idempotency | undefined;
-}
-
-function tryReadIdempotency({ request, body }: Call): Idempotency | undefined {
-  const key = request.headers["idempotency-key"];
-  if (typeof key !== "string") return undefined;
-  if (!/^[A-Za-z0-9-]{1,255}$/.test(key))
-    throw new ApiError(400, "Idempotency-Key: 1 to 255 of letters, digits and -");
-  return {
-    key,
-    body: createHash("sha256")
-      .update(JSON.stringify(body ?? {}))
-      .digest("hex"),
-  };
-}
-
-/** The same key is the same set, whichever replica it reaches: the API server lets only one of them create it. */
-function deriveId({ namespace }: Tenant, key: string): string {
-  const digest = createHash("sha256").update(`${namespace}\0${key}`).digest("hex");
-  return `i${digest.slice(0, 20)}`;
 }

@@ -1,11 +1,12 @@
 /** Create, pause, wake, prolong and kill. Each writes the desired state once, and waits for the operator and the node to reach it. */
 import { annotation, gatewayKey, type CocoonSetSpecInput } from "@cocoon/contract";
 import { getErrorMessage, isFault, sleep, withDeadline, type Abortable, type Logger } from "@cocoon/core";
-import type { KubeConnection, KubeObject } from "@cocoon/kube";
+import type { KubeConnection } from "@cocoon/kube";
 import { tryReadPod } from "../cluster/read-pod.ts";
 import { ApiError } from "../http/answer.ts";
 import type { Tenant, TenantSets } from "../tenants/tenant.ts";
 import type { Egress } from "./egress.ts";
+import { createSet } from "./egress-sets.ts";
 import type { EgressRules } from "./egress-rules.ts";
 import type { Guests } from "./guests.ts";
 import { makeSandboxId } from "./ids.ts";
@@ -43,11 +44,6 @@ export interface CreateRequest {
   readonly egress?: EgressRules;
 }
 
-interface NetworkChange extends Pick<SandboxSpec, "internet" | "network"> {
-  readonly sandbox: Sandbox;
-  readonly rules: EgressRules | undefined;
-}
-
 interface Awaited extends Abortable {
   readonly generation: number;
 }
@@ -79,7 +75,7 @@ export class Lifecycle {
       },
       spec: { ...request.setSpec, expire: buildExpiry(spec, now) },
     };
-    const { metadata } = await this.#createSet(tenant, { object, egress: request.egress }, options);
+    const { metadata } = await createSet(this.#options, { tenant, object, rules: request.egress }, options);
     try {
       return await this.#awaitReady(tenant, id, options);
     } catch (error) {
@@ -87,47 +83,6 @@ export class Lifecycle {
       if (request.id === undefined) await this.#discard(tenant, { name: id, uid: metadata.uid ?? "" });
       throw error;
     }
-  }
-
-  /** The rules are there before the machine is, and end with it. */
-  async #createSet(
-    tenant: Tenant,
-    { object, egress: rules }: { readonly object: KubeObject; readonly egress: EgressRules | undefined },
-    options: Abortable,
-  ): Promise<SetObject> {
-    const { sets, egress } = this.#options;
-    const owner = { namespace: tenant.namespace, name: object.metadata.name ?? "" };
-    if (!rules) return sets.create(tenant, object, options);
-    await egress.apply(owner, rules, options);
-    try {
-      const set = await sets.create(tenant, object, options);
-      await egress.adopt(owner, set.metadata.uid ?? "", options);
-      return set;
-    } catch (error) {
-      // One that exists already has them too.
-      if (!isFault(error, "alreadyExists"))
-        await egress.remove(owner, { signal: AbortSignal.timeout(10_000) });
-      throw error;
-    }
-  }
-
-  /** Replaces the egress rules. The policy first: what the sandbox says of itself is never stricter than what holds. */
-  async updateNetwork(
-    tenant: Tenant,
-    { sandbox, rules, ...changes }: NetworkChange,
-    options: Abortable,
-  ): Promise<void> {
-    const { sets, egress } = this.#options;
-    const { uid = "" } = sandbox.set.metadata;
-    const owner = { namespace: sandbox.namespace, name: sandbox.id };
-    if (rules) {
-      await egress.apply(owner, rules, options);
-      await egress.adopt(owner, uid, options);
-    }
-    const { internet: _before, ...kept } = sandbox.spec;
-    const annotations = writeSandboxSpec({ ...kept, ...changes });
-    await sets.patch(tenant, sandbox.id, { metadata: { uid, annotations } }, options);
-    if (!rules) await egress.remove(owner, options);
   }
 
   /** A warm machine becomes this sandbox; undefined when another create was faster. It is prepared: only an environment is new to it. */
