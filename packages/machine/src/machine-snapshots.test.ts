@@ -106,7 +106,7 @@ describe("a hibernated snapshot", () => {
 
     const kept = world.snapshots.drop(
       vmName,
-      { digest: report.digest, restoredFrom: "", vmId: "VM2" },
+      { digest: report.digest, namespace: "lab", restoredFrom: "", vmId: "VM2" },
       { signal },
     );
     await assert.rejects(kept, /is not dropped/);

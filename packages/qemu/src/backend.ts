@@ -7,6 +7,7 @@ import type { Duplex } from "node:stream";
 import { AgentLinks } from "./agent/agent-links.ts";
 import {
   assertPermitted,
+  type CloneOptions,
   type CloneSpec,
   type ExecRequest,
   type ForkSpec,
@@ -139,7 +140,7 @@ export class QemuRuntime implements VmRuntime {
     return this.#begun(await runVm(this.#context, spec, options));
   }
 
-  async clone(spec: CloneSpec, options: Abortable): Promise<Vm> {
+  async clone(spec: CloneSpec, options: CloneOptions): Promise<Vm> {
     const snapshot = await this.#context.snapshots.find(spec.snapshot);
     const origin = { kind: "snapshot", snapshotId: snapshot.id, snapshotName: snapshot.name } as const;
     const { directory, description } = snapshot;
@@ -149,7 +150,7 @@ export class QemuRuntime implements VmRuntime {
     );
   }
 
-  async cloneRemote(spec: RemoteCloneSpec, options: Abortable): Promise<Vm> {
+  async cloneRemote(spec: RemoteCloneSpec, options: CloneOptions): Promise<Vm> {
     const record = await cloneLazily(this.#context, spec, options);
     this.#loads.watch(record.id);
     return this.#begun(record);

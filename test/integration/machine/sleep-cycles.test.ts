@@ -76,7 +76,10 @@ test(`${cycles} nights: each sends what changed, and the registry stays small`, 
     assert.ok(sent <= firstSent * 1.1, `night ${night} sent ${sent} of ${firstSent} bytes`);
     await snapshots.seal(vmName, { digest, node }, { signal });
     await snapshots.claim(vmName, { digest, node }, { signal });
-    assert.equal(await snapshots.drop(vmName, { digest, restoredFrom: digest }, { signal }), "dropped");
+    assert.equal(
+      await snapshots.drop(vmName, { digest, namespace: "lab", restoredFrom: digest }, { signal }),
+      "dropped",
+    );
     restoredFrom = digest;
     await server.collectGarbage({ signal, leaseMs: 0, untaggedMs: 0 });
     const stored = await sumSizes(join(root, "blobs"));

@@ -8,7 +8,7 @@ import { startSlowLink, type LinkOptions, type SlowLink } from "@cocoon/oci/test
 import { startRegistry } from "@cocoon/registry";
 import { openFakeStorage } from "@cocoon/registry/testing";
 import { temporaryDirectory } from "@cocoon/testkit";
-import type { VmRuntime } from "@cocoon/vm";
+import type { CloneOptions, VmRuntime } from "@cocoon/vm";
 import { imageDirectory, openQemuRuntimeIn } from "./qemu-harness.ts";
 
 const mebibyte = 1024 * 1024;
@@ -168,10 +168,14 @@ export async function findPageServer(root: string, id: string): Promise<number> 
 
 export async function wake(
   runtime: VmRuntime,
-  { name, digest }: { readonly name: string; readonly digest: string },
+  {
+    name,
+    digest,
+    ...check
+  }: { readonly name: string; readonly digest: string } & Pick<CloneOptions, "beforeRun">,
 ): Promise<string> {
   const remote = { repository, digest, snapshotId: "" };
-  const vm = await runtime.cloneRemote?.({ name, remote }, { signal });
+  const vm = await runtime.cloneRemote?.({ name, remote }, { signal, ...check });
   assert.ok(vm);
   return vm.id;
 }

@@ -3,6 +3,7 @@ import { anchorTag, hibernateTag, manifestAnnotation } from "@cocoon/contract";
 import { Fault, isFault, type Abortable } from "@cocoon/core";
 import type { PushReport, PushSnapshotOptions, Repository, SnapshotClient } from "@cocoon/oci";
 import { findManifest } from "./find.ts";
+import { isOwnedBy } from "./owner.ts";
 import { removeTag, verifyTag } from "./tags.ts";
 
 export interface PushRequest
@@ -53,14 +54,14 @@ export async function pushVerified(repository: Repository, request: PushRequest)
   return report;
 }
 
-/** VM names are not escaped, so two namespaces can reach one name; a snapshot says whose it is. */
+/** A snapshot says whose it is. */
 async function assertPushTarget(
   repository: Repository,
   { tag, namespace }: { readonly tag: string; readonly namespace: string },
   options: Abortable,
 ): Promise<void> {
   const present = await findManifest(repository, tag, options);
-  if (!present || present.namespace === "" || present.namespace === namespace) return;
+  if (!present || isOwnedBy(present, namespace)) return;
   throw new Fault(
     "forbidden",
     `${repository.name}:${tag} is a snapshot of a machine in namespace ${present.namespace}; a machine of namespace ${namespace} must not overwrite it`,
