@@ -52,6 +52,15 @@ test("a dry run prints every command and touches nothing (golden; UPDATE_GOLDEN=
   assert.equal(readFileSync(join(directory.path, "cluster.json"), "utf8"), state);
 });
 
+test("the parts of a platform send their traces to the collector that up was given", async () => {
+  await using directory = await temporaryDirectory();
+  const otlpEndpoint = "http://127.0.0.1:4318";
+  const script = await dryRunScript(join(directory.path, "new"), { partSettings: { otlpEndpoint } });
+  assert.match(script, /OTEL_EXPORTER_OTLP_ENDPOINT='?http:\/\/127\.0\.0\.1:4318/);
+  const without = await dryRunScript(join(directory.path, "other"), {});
+  assert.doesNotMatch(without, /OTEL_EXPORTER_OTLP_ENDPOINT/);
+});
+
 test("a dry run in a new directory finds ports and leaves no directory behind", async () => {
   await using directory = await temporaryDirectory();
   const target = join(directory.path, "new");

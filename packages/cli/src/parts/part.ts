@@ -34,6 +34,8 @@ export interface PartSettings {
   readonly metricsServer: boolean;
   readonly legacy: boolean;
   readonly agentSandbox: boolean;
+  /** OpenTelemetry collector that gets the traces of the parts; empty: none. */
+  readonly otlpEndpoint: string;
 }
 
 export interface PartContext {
@@ -112,6 +114,9 @@ export function programPart(context: PartContext, part: ProgramPart): Component 
     args: programArguments(program, ...args),
     env: {
       ...programEnvironment(context),
+      ...(context.settings.otlpEndpoint === ""
+        ? {}
+        : { OTEL_EXPORTER_OTLP_ENDPOINT: context.settings.otlpEndpoint }),
       ...(account ? { KUBECONFIG: partKubeconfig(context, account) } : {}),
       ...env,
       ...(usesRegistry
