@@ -9,6 +9,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { markedProcesses } from "@cocoon/controlplane";
 import { count, eventually, runCommand, seededRandom, testSeed, tier } from "@cocoon/testkit";
+import { usePythonSdk } from "./agent-sandbox.ts";
 import { runDocument } from "./documented-commands.ts";
 import { newHome, npm, personalEnvironment, root } from "./home.ts";
 import { convergeMs, machineProcesses, openPlatform } from "./platform.ts";
@@ -127,10 +128,12 @@ test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t
     }
   });
 
-  await step("up --metrics-server --legacy adds both to a platform that runs", async () => {
+  let router = "";
+  await step("up --metrics-server --legacy --agent-sandbox adds them to a platform that runs", async () => {
     const before = new Set(machineProcesses(home));
-    const more = await npm(home, "up", "--", "--metrics-server", "--legacy");
+    const more = await npm(home, "up", "--", "--metrics-server", "--legacy", "--agent-sandbox");
     assert.equal(more.code, 0, more.stderr + more.stdout);
+    router = /api_url="([^"]+)"/.exec(more.stdout)?.[1] ?? "";
     assert.deepEqual(new Set(machineProcesses(home)), before, "machines go on");
     assert.match((await npm(home, "status")).stdout, /^metrics-server +ready /m);
   });
@@ -145,6 +148,11 @@ test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t
     await eventually(measured, { timeoutMs: convergeMs, intervalMs: 2_000 });
     await inGuest("demo-0", "kill $(cat /tmp/busy)");
   });
+
+  await step(
+    "the Python SDK of agent-sandbox suspends a Sandbox with its memory, and resumes it on another node",
+    () => usePythonSdk(platform, router),
+  );
 
   await step("an object of the older API is a machine, too", async () => {
     const file = join(dirname(home), "legacy.json");
