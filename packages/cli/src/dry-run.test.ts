@@ -9,7 +9,13 @@ import { dryRunScript } from "./dry-run.ts";
 
 const golden = join(import.meta.dirname, "..", "testdata", "dry-run.sh");
 
-test("a dry run prints every command and touches nothing (golden; UPDATE_GOLDEN=1 writes it again)", async () => {
+test("a dry run prints every command and touches nothing (golden; UPDATE_GOLDEN=1 writes it again)", async (t) => {
+  const { COCOON_CACHE: cache, PATH: path } = process.env;
+  t.after(() => {
+    process.env["PATH"] = path;
+    if (cache === undefined) delete process.env["COCOON_CACHE"];
+    else process.env["COCOON_CACHE"] = cache;
+  });
   await using directory = await temporaryDirectory();
   const ports = { etcd: 2379, etcdPeer: 2380, apiserver: 6443, controllerManager: 10257, scheduler: 10259 };
   const state = JSON.stringify({ version: 1, kubernetes: "1.36.3", ports });

@@ -71,7 +71,7 @@ export function sourceFile(...names: readonly string[]): string {
 }
 
 export function programArguments(name: ProgramPackage, ...args: readonly string[]): readonly string[] {
-  // Most of what a part allocates dies at once: a small nursery keeps its memory small.
+  // Most of what a part allocates dies at once: a small young generation keeps its memory small.
   return ["--max-semi-space-size=2", join(packages, name, "src", "main.ts"), ...args];
 }
 
