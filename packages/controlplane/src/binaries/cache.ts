@@ -4,7 +4,7 @@
  *   <cache>/controlplane/<kubernetes>-<etcd>-<os>-<arch>/
  *     lock                one builder or downloader at a time on this machine
  *     checksums.json      name -> sha256, size, mtime and origin, written after the file itself
- *     <program>           in place only when complete: it is renamed here; metrics-server with its version
+ *     <program>           in place only when complete: it is renamed here; metrics-server and coredns with their versions
  *     .partial-<program>  a build or download under way; the next run begins it again or resumes it
  */
 import { createHash } from "node:crypto";
@@ -16,6 +16,7 @@ import { pipeline } from "node:stream/promises";
 import { tryReadJson, writeFileAtomically } from "@cocoon/core";
 import * as z from "zod";
 import {
+  corednsVersion,
   etcdVersion,
   kubernetesVersion,
   metricsServerVersion,
@@ -29,6 +30,12 @@ const entrySchema = z.object({
   mtimeMs: z.number(),
   origin: z.string(),
 });
+/** The directory is named by the versions of the others. */
+const ownVersions: Partial<Record<ProgramName, string>> = {
+  "metrics-server": metricsServerVersion,
+  coredns: corednsVersion,
+};
+
 const checksumsSchema = z.record(z.string(), entrySchema);
 export type CacheEntry = Readonly<z.infer<typeof entrySchema>>;
 
@@ -45,7 +52,8 @@ export class BinaryCache {
   }
 
   path(name: ProgramName): string {
-    return join(this.directory, name === "metrics-server" ? `${name}-${metricsServerVersion}` : name);
+    const version = ownVersions[name];
+    return join(this.directory, version === undefined ? name : `${name}-${version}`);
   }
 
   partialPath(name: ProgramName): string {

@@ -20,11 +20,13 @@ export interface DownloadOptions extends Abortable {
 export interface ReleaseSites {
   readonly kubernetes: string;
   readonly etcd: string;
+  readonly coredns: string;
 }
 
 export const officialSites: ReleaseSites = {
   kubernetes: "https://dl.k8s.io/release",
   etcd: "https://github.com/etcd-io/etcd/releases/download",
+  coredns: "https://github.com/coredns/coredns/releases/download",
 };
 
 const run = promisify(execFile);
@@ -35,6 +37,7 @@ const connectDeadlineMs = 15_000;
 export async function downloadProgram(program: ControlPlaneProgram, options: DownloadOptions): Promise<void> {
   const architecture = architectures[process.arch] ?? process.arch;
   if (program.name === "etcd") return downloadEtcd(program, architecture, options);
+  if (program.name === "coredns") return downloadCoredns(program, architecture, options);
   const url = `${options.sites.kubernetes}/v${program.version}/bin/linux/${architecture}/${program.name}`;
   const wanted = (await fetchText(`${url}.sha256`, options)).trim();
   await fetchVerified(url, wanted, options);
@@ -49,17 +52,43 @@ async function downloadEtcd(
   const base = `etcd-v${program.version}-linux-${architecture}`;
   const site = `${options.sites.etcd}/v${program.version}`;
   const sums = await fetchText(`${site}/SHA256SUMS`, options);
-  const wanted = sums
-    .split("\n")
-    .find((line) => line.trim().endsWith(`${base}.tar.gz`))
-    ?.split(/\s+/)[0];
-  if (!wanted) throw new Fault("invalid", `${site}/SHA256SUMS does not list ${base}.tar.gz`);
+  const sha256 = findChecksum(sums, `${base}.tar.gz`, `${site}/SHA256SUMS`);
+  await fetchArchive({ url: `${site}/${base}.tar.gz`, sha256, member: `${base}/etcd` }, options);
+}
+
+async function downloadCoredns(
+  { version }: ControlPlaneProgram,
+  architecture: string,
+  options: DownloadOptions,
+): Promise<void> {
+  const file = `coredns_${version}_linux_${architecture}.tgz`;
+  const url = `${options.sites.coredns}/v${version}/${file}`;
+  const sha256 = findChecksum(await fetchText(`${url}.sha256`, options), file, `${url}.sha256`);
+  await fetchArchive({ url, sha256, member: "coredns" }, options);
+}
+
+// oxlint-disable-next-line max-params -- a text, what is looked for in it, and where it came from
+function findChecksum(sums: string, file: string, source: string): string {
+  const line = sums.split("\n").find((each) => each.trim().endsWith(file));
+  const wanted = line?.trim().split(/\s+/)[0];
+  if (!wanted) throw new Fault("invalid", `${source} does not list ${file}`);
+  return wanted;
+}
+
+interface Archive {
+  readonly url: string;
+  readonly sha256: string;
+  /** The program in it. */
+  readonly member: string;
+}
+
+async function fetchArchive({ url, sha256, member }: Archive, options: DownloadOptions): Promise<void> {
   const directory = await mkdtemp(join(dirname(options.target), ".unpack-"));
   try {
-    const archive = join(directory, "etcd.tar.gz");
-    await fetchVerified(`${site}/${base}.tar.gz`, wanted, { ...options, target: archive });
-    await run("tar", ["-xzf", archive, "-C", directory, `${base}/etcd`], { signal: options.signal });
-    await rename(join(directory, base, "etcd"), options.target);
+    const archive = join(directory, "archive.tar.gz");
+    await fetchVerified(url, sha256, { ...options, target: archive });
+    await run("tar", ["-xzf", archive, "-C", directory, member], { signal: options.signal });
+    await rename(join(directory, member), options.target);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }

@@ -2,6 +2,7 @@
 export const kubernetesVersion = "1.36.3";
 export const etcdVersion = "3.6.16";
 export const metricsServerVersion = "0.9.0";
+export const corednsVersion = "1.14.7";
 
 export type ProgramName =
   | "etcd"
@@ -9,7 +10,12 @@ export type ProgramName =
   | "kube-controller-manager"
   | "kube-scheduler"
   | "kubectl"
-  | "metrics-server";
+  | "metrics-server"
+  | "kube-proxy"
+  | "coredns";
+
+/** What programs are for that not every cluster has. */
+export type ProgramGroup = "metricsServer" | "clusterNetwork";
 
 export interface ControlPlaneProgram {
   readonly name: ProgramName;
@@ -20,8 +26,10 @@ export interface ControlPlaneProgram {
   readonly goPackage: string;
   readonly linkerFlags: string;
   readonly versionArguments: readonly string[];
-  /** Resolved only on request; its project releases no binaries, so it is always built. */
-  readonly optional?: boolean;
+  /** Resolved only for clusters that have this. */
+  readonly group?: ProgramGroup;
+  /** There is no release to download: it is always built. */
+  readonly isSourceOnly?: boolean;
 }
 
 const stripped = "-s -w";
@@ -54,6 +62,18 @@ export const programs: readonly ControlPlaneProgram[] = [
     goModule: "metrics-server",
     goPackage: "sigs.k8s.io/metrics-server/cmd/metrics-server",
     linkerFlags: `${stripped} -X sigs.k8s.io/metrics-server/pkg/version.gitVersion=v${metricsServerVersion}`,
-    optional: true,
+    group: "metricsServer",
+    isSourceOnly: true,
+  },
+  { ...kubernetesProgram("kube-proxy"), group: "clusterNetwork" },
+  {
+    ...common,
+    name: "coredns",
+    version: corednsVersion,
+    goModule: "coredns",
+    goPackage: ".",
+    linkerFlags: stripped,
+    versionArguments: ["-version"],
+    group: "clusterNetwork",
   },
 ];

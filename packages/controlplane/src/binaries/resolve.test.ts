@@ -1,6 +1,6 @@
 /** A stand-in `go` and a stand-in release site: the real build takes minutes and is exercised by every real run. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
@@ -9,13 +9,15 @@ import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
+import { promisify } from "node:util";
 import { isFault } from "@cocoon/core";
 import { eventually, temporaryDirectory } from "@cocoon/testkit";
 import { buildProgram } from "./build.ts";
+import { downloadProgram } from "./download.ts";
 import { programs } from "./programs.ts";
 import { resolveBinaries, type ResolveOptions } from "./resolve.ts";
 
-const required = programs.filter(({ optional }) => !optional);
+const required = programs.filter(({ group }) => group === undefined);
 
 /** Writes a `go` that counts its builds, and hangs or fails on request. */
 async function standInGo(directory: string, build = "true"): Promise<string> {
@@ -112,15 +114,19 @@ test("COCOON_ASSETS wins, and must hold everything", async () => {
   await assert.rejects(resolveBinaries(options), /COCOON_ASSETS=.* has no executable kubectl/);
 });
 
-test("metrics-server is built only on request, and never downloaded", async () => {
+test("programs that not every cluster has are resolved only on request", async () => {
   await using directory = await temporaryDirectory();
   const options = optionsFor(directory.path, await standInGo(directory.path));
-  const { "metrics-server": path } = await resolveBinaries(options);
-  assert.equal(existsSync(path), false);
+  const { "metrics-server": path, coredns } = await resolveBinaries(options);
+  assert.deepEqual([existsSync(path), existsSync(coredns)], [false, false]);
   const unreachable = "http://127.0.0.1:1";
   const { COCOON_NO_DOWNLOAD: _unset, ...env } = options.env;
-  const asked = { ...options, env, sites: { kubernetes: unreachable, etcd: unreachable } };
-  const found = await resolveBinaries({ ...asked, metricsServer: true });
+  const asked = {
+    ...options,
+    env,
+    sites: { kubernetes: unreachable, etcd: unreachable, coredns: unreachable },
+  };
+  const found = await resolveBinaries({ ...asked, groups: ["metricsServer", "clusterNetwork"] });
   assert.deepEqual([found["metrics-server"], existsSync(path)], [path, true]);
   assert.equal(await countBuilds(directory.path), programs.length);
 });
@@ -167,7 +173,7 @@ test("a download with a wrong checksum is refused and the next try works", async
   const options: ResolveOptions = {
     ...optionsFor(directory.path, await standInGo(directory.path)),
     env: { COCOON_GO: await standInGo(directory.path), PATH: "" },
-    sites: { kubernetes: site, etcd: site },
+    sites: { kubernetes: site, etcd: site, coredns: site },
   };
   const etcdOnly = await resolveBinaries(options).catch((error: unknown) => error);
   assert.ok(!(etcdOnly instanceof Error), "an unreachable etcd site means building all");
@@ -187,5 +193,30 @@ test("a download with a wrong checksum is refused and the next try works", async
   sum = goodSum;
   const found = await resolveBinaries(download);
   assert.equal(await readFile(found["kube-apiserver"], "utf8"), content);
+  server.close();
+});
+
+test("coredns is taken out of its released archive", async () => {
+  await using directory = await temporaryDirectory();
+  await writeFile(join(directory.path, "coredns"), "#!/bin/sh\n", { mode: 0o755 });
+  const archive = join(directory.path, "coredns.tgz");
+  await promisify(execFile)("tar", ["-czf", archive, "-C", directory.path, "coredns"]);
+  const content = await readFile(archive);
+  const sum = createHash("sha256").update(content).digest("hex");
+  const server = http.createServer(({ url }, response) => {
+    const file = url?.split("/").at(-1) ?? "";
+    if (!file.startsWith("coredns_")) response.writeHead(404).end();
+    else response.end(file.endsWith(".sha256") ? `${sum}  ${file.slice(0, -".sha256".length)}\n` : content);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const site = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const program = programs.find(({ name }) => name === "coredns");
+  assert.ok(program);
+  const target = join(directory.path, "target");
+  const sites = { kubernetes: site, etcd: site, coredns: site };
+  const signal = AbortSignal.timeout(60_000);
+  await downloadProgram(program, { target, sites, signal, onProgress: () => undefined });
+  assert.equal(await readFile(target, "utf8"), "#!/bin/sh\n");
   server.close();
 });

@@ -10,7 +10,7 @@ import { Fault, isAccessible, isFault, lockFile, getErrorMessage, type Abortable
 import { buildProgram } from "./build.ts";
 import { BinaryCache, cachedBinaries } from "./cache.ts";
 import { downloadProgram, officialSites, type ReleaseSites } from "./download.ts";
-import { programs, type ControlPlaneProgram, type ProgramName } from "./programs.ts";
+import { programs, type ControlPlaneProgram, type ProgramGroup, type ProgramName } from "./programs.ts";
 
 export type Binaries = Readonly<Record<ProgramName, string>>;
 
@@ -21,7 +21,8 @@ export interface ResolveOptions extends Abortable {
   readonly sites?: ReleaseSites;
   /** False: refuse to download or build; `notFound` names what is missing. */
   readonly installAllowed?: boolean;
-  readonly metricsServer?: boolean;
+  /** Programs beside those that every cluster has. */
+  readonly groups?: readonly ProgramGroup[];
 }
 
 const run = promisify(execFile);
@@ -31,7 +32,7 @@ export async function resolveBinaries(options: ResolveOptions): Promise<Binaries
   const found: Record<ProgramName, string> = { ...cachedBinaries(options.cacheRoot) };
   const missing: ControlPlaneProgram[] = [];
   for (const program of programs) {
-    if (program.optional && !options.metricsServer) continue;
+    if (program.group && !options.groups?.includes(program.group)) continue;
     const path = await findInstalled(program, options);
     if (path) found[program.name] = path;
     else if (!(await cache.find(program.name))) missing.push(program);
@@ -48,7 +49,7 @@ async function findInstalled(
   if (assets) {
     const path = join(assets, program.name);
     if (await isAccessible(path, constants.X_OK)) return path;
-    if (env["COCOON_ASSETS"] && !program.optional)
+    if (env["COCOON_ASSETS"] && !program.group)
       throw new Fault(
         "notFound",
         `COCOON_ASSETS=${assets} has no executable ${program.name}; put it there or unset the variable`,
@@ -114,7 +115,7 @@ async function installOne(
   const target = cache.partialPath(program.name);
   const onProgress = (text: string) => options.onProgress(program.name, text);
   let { offlineBecause } = options;
-  if (!offlineBecause && !program.optional) {
+  if (!offlineBecause && !program.isSourceOnly) {
     try {
       await downloadProgram(program, {
         target,
