@@ -17,7 +17,7 @@ import {
 import { mark, openWorld, readMark, type PodView, type TestVk, type World } from "./test-vk.ts";
 
 const cluster = await sharedControlPlane();
-const timeoutMs = 60_000;
+const timeoutMs = 180_000;
 
 await installCrds(cluster);
 await installSandboxes(cluster);
@@ -226,6 +226,6 @@ test("a Sandbox whose namespace is long has a machine like any other", async () 
   await isReady(inside, "s1");
   assert.equal(readMark(node, sandbox.vmName), marked);
   await using _operator = await withOperator(inside);
-  assert.equal((await cluster.kubectl(["delete", "namespace", name, "--timeout=60s"])).code, 0);
+  assert.equal((await cluster.kubectl(["delete", "namespace", name, "--timeout=180s"])).code, 0);
   assert.equal(node.host.vms.size, 0, "a namespace that is deleted ends its machines");
 });
