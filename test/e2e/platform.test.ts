@@ -8,8 +8,9 @@ import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { isFree, markedProcesses } from "@cocoon/controlplane";
-import { count, eventually, runCommand, seededRandom, testSeed, tier } from "@cocoon/testkit";
+import { count, eventually, requireRoot, runCommand, seededRandom, testSeed, tier } from "@cocoon/testkit";
 import { runDocument } from "./documented-commands.ts";
+import { assertMoved, assertReachable, listNamespaces, withPeer } from "./cluster-network.ts";
 import { newHome, npm, personalEnvironment, root } from "./home.ts";
 import { convergeMs, machineProcesses, openPlatform } from "./platform.ts";
 import { pullThePlugWhileFallingAsleep } from "./plug.ts";
@@ -17,7 +18,8 @@ import { pullThePlugWhileFallingAsleep } from "./plug.ts";
 test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t) => {
   await using state = await newHome();
   const home = state.path;
-  const env = await personalEnvironment(home);
+  requireRoot("give machines a network of their own");
+  const env: Record<string, string> = { ...(await personalEnvironment(home)), COCOON_NETWORK: "cni" };
   // A step stands on the one before it: when that failed there is nothing to learn from the rest.
   let broken = false;
   const step = (name: string, work: () => Promise<void>) =>
@@ -74,6 +76,13 @@ test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t
     assert.deepEqual([second.code, second.stdout, second.stderr], [7, "", ""]);
     assert.ok(existsSync(join(home, "known_hosts")));
     await Promise.all([rm(key), rm(`${key}.pub`)]);
+  });
+
+  await step("machines reach each other on both nodes, Services and the API server by name", async () => {
+    await withPeer(platform, async () => {
+      await assertReachable(platform);
+      if (tier() === "full") await assertMoved(platform);
+    });
   });
 
   await step(
@@ -160,9 +169,11 @@ test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t
   });
 
   await step("the last command line of the first page stops everything", async () => {
+    assert.notDeepEqual(await listNamespaces(home), []);
     await runDocument(firstPage, env, [-1]);
     assert.deepEqual([markedProcesses(home), machineProcesses(home)], [[], []]);
     assert.deepEqual(await portsInUse(home), []);
+    assert.deepEqual(await listNamespaces(home), []);
   });
 
   if (tier() === "full")
