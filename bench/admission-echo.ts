@@ -1,7 +1,7 @@
 /**
  * What an admission server costs: ours against one made with controller-runtime, both answering every review with
  * "allowed" and one JSON patch, over TLS and HTTP/1.1 with 64 kept-alive connections, for pods of 3 KB and 30 KB.
- * Throughput at saturation (closed loop), then latency at one fixed rate for both (open loop), and the processor time
+ * Throughput at saturation (closed loop), then latency at one fixed rate for both (open loop), and the CPU time
  * of a request. Server and load generator have a core each.
  *
  *   --rounds N      measurements of each kind (5); the order of the peers alternates
@@ -131,7 +131,7 @@ function measureSaturation(peer: Peer, run: () => LoadReport) {
   const before = peer.cpuMs();
   const report = run();
   const seconds = Number(values.seconds);
-  // The warm-up second is in the processor time as well.
+  // The warm-up second is in the CPU time as well.
   const requests = report.requests * ((seconds + 1) / seconds);
   return { report, cpuMicroseconds: ((peer.cpuMs() - before) * 1000) / requests };
 }

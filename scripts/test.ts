@@ -1,19 +1,25 @@
 /**
  * Runs the tests in tiers: check, unit, integration (one real control plane for all files), end-to-end.
  *
- *   node scripts/test.ts all|full|check|unit|integration|e2e [file…]
+ *   node scripts/test.ts all|full|check|unit|integration|e2e [--record] [file…]
+ *
+ * --record writes how long each job took to test/durations.json when all passed.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { globSync } from "node:fs";
+import { globSync, readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
 import { ownControlPlane, tier } from "@cocoon/testkit";
+import { runJobs, type JobOptions, type JobResult, type TestJob } from "./run-jobs.ts";
 
 const root = join(import.meta.dirname, "..");
-/** Test files and the programs they start share compiled modules: each would compile several hundred again. */
-const compiled = join(root, "node_modules/.cache/compiled");
-const [tierName = "all", ...files] = process.argv.slice(2);
+const [tierName = "all", ...rest] = process.argv.slice(2);
+const named = rest.filter((argument) => argument !== "--record");
+const isRecording = rest.includes("--record");
+/** Seconds of each job in the small tier, measured on two cores. */
+const durationsPath = join(root, "test/durations.json");
+const durations = JSON.parse(readFileSync(durationsPath, "utf8")) as Readonly<Record<string, number>>;
 
 interface Step {
   readonly name: string;
@@ -34,6 +40,7 @@ const checks: readonly Step[] = [
   { name: "generated files", command: process.execPath, args: ["scripts/generate.ts", "--check"] },
 ];
 
+const jobResults: JobResult[] = [];
 const results: { readonly name: string; readonly ok: boolean; readonly seconds: number }[] = [];
 
 async function timed(name: string, work: () => Promise<boolean>): Promise<boolean> {
@@ -54,46 +61,6 @@ async function runStep(step: Step): Promise<boolean> {
   return code === 0;
 }
 
-async function runTests(
-  name: string,
-  patterns: readonly string[],
-  options: {
-    concurrency: number;
-    env?: Record<string, string>;
-    /** A process that is ended by force may lose the last lines of its report (not its verdict). */
-    mayLeaveOpen?: boolean;
-  },
-): Promise<boolean> {
-  const found = files.length > 0 ? files : longestFirst(globSync([...patterns], { cwd: root }));
-  if (found.length === 0) {
-    console.log(`no ${name} tests here`);
-    return true;
-  }
-  console.log(`\n— ${name}: ${found.length} files`);
-  const child = spawn(
-    process.execPath,
-    [
-      "--test",
-      `--test-concurrency=${options.concurrency}`,
-      "--test-reporter=spec",
-      `--import=${pathToFileURL(join(root, "scripts/seeded-properties.ts")).href}`,
-      // A test that hangs fails, and what it left open does not keep its file and the whole run waiting.
-      `--test-timeout=${limits().oneTestMs}`,
-      ...(options.mayLeaveOpen ? ["--test-force-exit"] : []),
-      ...found,
-    ],
-    { cwd: root, stdio: "inherit", env: { ...process.env, NODE_COMPILE_CACHE: compiled, ...options.env } },
-  );
-  const closed = once(child, "close") as Promise<[number | null]>;
-  const watchdog = setTimeout(() => {
-    console.error(`✖ ${name} tests are not done after ${limits().allMs / 60_000} minutes; stopping them`);
-    child.kill("SIGINT"); // the runner names the files that it was waiting for
-  }, limits().allMs);
-  const [code] = await closed;
-  clearTimeout(watchdog);
-  return code === 0;
-}
-
 /** Far beyond what a slow machine needs. */
 function limits(): { readonly oneTestMs: number; readonly allMs: number } {
   const minute = 60_000;
@@ -102,33 +69,47 @@ function limits(): { readonly oneTestMs: number; readonly allMs: number } {
     : { oneTestMs: 10 * minute, allMs: 45 * minute };
 }
 
-/** Files that take a minute or more. They begin first: a slow file that begins last is waited for alone. */
-const longest = [
-  "test/e2e/platform.test.ts",
-  "test/e2e/up.test.ts",
-  "test/integration/vm-images/identity.test.ts",
-  "test/integration/vm-network/bridge.test.ts",
-  "test/integration/kube-client/disasters.test.ts",
-  "test/integration/vm/qemu-contract.test.ts",
-  "test/integration/kube-client/cuts.test.ts",
-  "test/integration/vm/variants.test.ts",
-  "test/integration/registry/kill.test.ts",
-];
+async function runTests(
+  name: string,
+  jobs: readonly TestJob[],
+  options: Partial<JobOptions> = {},
+): Promise<boolean> {
+  console.log(`\n— ${name}: ${jobs.flatMap((job) => job.files).length} files`);
+  const done = await runJobs(jobs, { ...limits(), ...options });
+  jobResults.push(...done);
+  const counts = ["pass", "fail", "cancelled", "skipped"].map(
+    (kind) => `${done.reduce((sum, { counts }) => sum + (counts[kind] ?? 0), 0)} ${kind}`,
+  );
+  console.log(`\n${name}: ${counts.join(", ")}`);
+  return done.length === jobs.length && done.every((result) => result.isOk);
+}
 
-function longestFirst(found: readonly string[]): string[] {
-  const sorted = found.toSorted();
-  return [
-    ...longest.filter((file) => found.includes(file)),
-    ...sorted.filter((file) => !longest.includes(file)),
-  ];
+/** The files that were named on the command line, else all that match. */
+function findFiles(patterns: readonly string[]): string[] {
+  return named.length > 0 ? named : globSync([...patterns], { cwd: root }).toSorted();
+}
+
+/** A job for each file: they start control planes, platforms and guests. */
+function jobPerFile(patterns: readonly string[]): TestJob[] {
+  return findFiles(patterns).map((file) => ({ name: file, files: [file], expectedSeconds: durations[file] }));
+}
+
+/** A job for each package: its files load the same modules, which takes longer than most tests. */
+function jobPerPackage(patterns: readonly string[]): TestJob[] {
+  const groups = Object.groupBy(
+    findFiles(patterns),
+    (file) => file.match(/^packages\/[^/]+/)?.[0] ?? "others",
+  );
+  return Object.entries(groups).map(([name, files = []]) => ({
+    name: `unit tests of ${name}`,
+    files,
+    expectedSeconds: durations[name],
+  }));
 }
 
 function unit(): Promise<boolean> {
-  return timed("unit", () =>
-    runTests("unit", ["packages/*/{src,web}/**/*.test.ts", "scripts/*.test.ts", "test/*.test.ts"], {
-      concurrency: 2,
-    }),
-  );
+  const patterns = ["packages/*/{src,web}/**/*.test.ts", "scripts/*.test.ts", "test/*.test.ts"];
+  return timed("unit", () => runTests("unit", jobPerPackage(patterns)));
 }
 
 async function check(): Promise<boolean> {
@@ -138,12 +119,12 @@ async function check(): Promise<boolean> {
   return (await unit()) && ok;
 }
 
-/** With a control plane that those share which do not hurt it. Most of the time they wait, so more run than there are cores. */
+/** With a control plane that those share which do not hurt it. */
 async function onControlPlane(name: string, patterns: readonly string[]): Promise<boolean> {
   console.log("\n— starting a control plane for the integration tests");
   await using cluster = await ownControlPlane();
   const env = { COCOON_TEST_CLUSTER: cluster.layout.directory };
-  return await timed(name, () => runTests(name, patterns, { concurrency: 3, env, mayLeaveOpen: true }));
+  return await timed(name, () => runTests(name, jobPerFile(patterns), { env, mayLeaveOpen: true }));
 }
 
 const integrationFiles = "test/integration/**/*.test.ts";
@@ -153,15 +134,25 @@ function integration(): Promise<boolean> {
   return onControlPlane("integration", [integrationFiles]);
 }
 
-function endToEnd(): Promise<boolean> {
-  return timed("end-to-end", () =>
-    runTests("end-to-end", [endToEndFiles], { concurrency: 1, mayLeaveOpen: true }),
-  );
+/** Once, before platforms start at the same time: each would build what `npm run up` runs. */
+function buildPrograms(): Promise<boolean> {
+  const args = ["run", "--silent", "cocoonctl", "--", "--version"];
+  return timed("programs", () => runStep({ name: "programs", command: "npm", args }));
+}
+
+async function endToEnd(): Promise<boolean> {
+  const isBuilt = await buildPrograms();
+  const run = () => runTests("end-to-end", jobPerFile([endToEndFiles]), { mayLeaveOpen: true });
+  return (await timed("end-to-end", run)) && isBuilt;
 }
 
 async function all(): Promise<boolean> {
   const both = [integrationFiles, endToEndFiles];
-  const outcomes = [await check(), await onControlPlane("integration and end-to-end", both)];
+  const outcomes = [
+    await check(),
+    await buildPrograms(),
+    await onControlPlane("integration and end-to-end", both),
+  ];
   return outcomes.every(Boolean);
 }
 
@@ -183,9 +174,37 @@ if (!selected) {
   process.exit(2);
 }
 const ok = await selected();
-console.log("\n— summary");
-for (const result of results)
-  console.log(
-    `${result.ok ? "✔" : "✖"} ${result.name.padEnd(18)} ${result.seconds.toFixed(1).padStart(7)} s`,
-  );
+printSummary();
+if (ok && isRecording) await recordDurations();
 process.exit(ok ? 0 : 1);
+
+function printSummary(): void {
+  console.log("\n— slowest");
+  const slowest = jobResults.toSorted((one, other) => other.seconds - one.seconds).slice(0, 10);
+  for (const { job, seconds } of slowest) console.log(`${seconds.toFixed(1).padStart(7)} s ${job.name}`);
+  console.log("\n— summary");
+  for (const result of results)
+    console.log(
+      `${result.ok ? "✔" : "✖"} ${result.name.padEnd(18)} ${result.seconds.toFixed(1).padStart(7)} s`,
+    );
+  const failed = jobResults.flatMap(({ failedFiles }) => failedFiles);
+  if (failed.length > 0) console.log("\n— run only what failed again");
+  const scripts = Object.groupBy(failed, (file) =>
+    file.startsWith("test/integration/")
+      ? "test:int"
+      : file.startsWith("test/e2e/")
+        ? "test:e2e"
+        : "test:unit",
+  );
+  for (const [script, files = []] of Object.entries(scripts))
+    console.log(`npm run ${script} -- ${files.join(" ")}`);
+}
+
+/** What takes seconds; the order of the next runs follows from it. */
+async function recordDurations(): Promise<void> {
+  const recorded = new Map(Object.entries(durations));
+  for (const { job, seconds } of jobResults)
+    recorded.set(job.name.replace("unit tests of ", ""), Math.round(seconds));
+  const sorted = [...recorded].toSorted(([one], [other]) => one.localeCompare(other));
+  await writeFile(durationsPath, `${JSON.stringify(Object.fromEntries(sorted), undefined, 2)}\n`);
+}

@@ -36,7 +36,7 @@ async function time(work: () => Promise<unknown>): Promise<number> {
 }
 
 async function kubectl({ cluster, world }: Scene, args: readonly string[], input?: string): Promise<string> {
-  const done = await cluster.kubectl([...args, "-n", world.namespace], {
+  const done = await cluster.kubectl(["-n", world.namespace, ...args], {
     timeoutMs: 300_000,
     ...(input ? { input } : {}),
   });

@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { issueCertificate, createAuthority } from "@cocoon/controlplane";
 import { anchorTag, hibernateTag } from "@cocoon/contract";
+import type { Abortable } from "@cocoon/core";
 import { demoImageName, openImageLibrary } from "@cocoon/images";
 import { MachineSnapshots } from "@cocoon/machine";
 import {
@@ -27,13 +28,18 @@ const repository = "vk-bench-sleeper";
 const worthPushingAhead = 32 * mebibyte;
 
 export interface Node extends AsyncDisposable {
+  readonly root: string;
   readonly runtime: VmRuntime;
   readonly link: SlowLink;
   /** Sends what a running VM has (packed only), saves it, which leaves it paused, and pushes that. */
-  sleep(vmId: string, format: SnapshotFormat): Promise<Slept>;
+  sleep(vmId: string, options: SleepOptions): Promise<Slept>;
   /** The whole snapshot first, then a VM from it. */
-  wakeWhole(name: string, digest: string): Promise<string>;
-  wakeLazily(name: string, digest: string): Promise<string>;
+  wakeWhole(name: string, digest: string, options: Abortable): Promise<string>;
+  wakeLazily(name: string, digest: string, options: Abortable): Promise<string>;
+}
+
+export interface SleepOptions extends Abortable {
+  readonly format: SnapshotFormat;
 }
 
 export interface Slept {
@@ -42,6 +48,9 @@ export interface Slept {
   readonly bytesSent: number;
   /** Of these, while the VM was paused. */
   readonly restBytes: number;
+  /** Of the time: paused while it was saved, and while the rest was pushed. */
+  readonly saveMs: number;
+  readonly pushMs: number;
 }
 
 export interface Lab extends AsyncDisposable {
@@ -112,15 +121,14 @@ async function openNode(parent: string, { url, token, ca, caFile }: Access): Pro
   const snapshots = new MachineSnapshots({ registry });
   const parts = { runtime, registry, client, root, snapshots };
   return {
+    root,
     runtime,
     link,
-    sleep: (vmId, format) => sleep(parts, vmId, format),
-    wakeWhole: (name, digest) => wakeWhole(parts, name, digest),
-    wakeLazily: async (name, digest) => {
-      const vm = await runtime.cloneRemote?.(
-        { name, remote: { repository, digest, snapshotId: "" } },
-        { signal },
-      );
+    sleep: (vmId, options) => sleep(parts, vmId, options),
+    wakeWhole: (name, digest, options) => wakeWhole(parts, { name, digest }, options),
+    wakeLazily: async (name, digest, options) => {
+      const remote = { repository, digest, snapshotId: "" };
+      const vm = await runtime.cloneRemote?.({ name, remote }, options);
       if (!vm) throw new Error("this engine cannot wake lazily");
       return vm.id;
     },
@@ -137,11 +145,10 @@ interface Parts {
 }
 
 /** As vk-cocoon does it. */
-// oxlint-disable-next-line max-params -- a node, a VM and a form
 async function sleep(
   { runtime, client, snapshots }: Parts,
   vmId: string,
-  format: SnapshotFormat,
+  { format, signal }: SleepOptions,
 ): Promise<Slept> {
   const began = performance.now();
   const push = (tag: string, { envelope, files }: LiveFiles) =>
@@ -166,18 +173,29 @@ async function sleep(
           signal,
         })
       : undefined;
-  const { snapshot } = await runtime.snapshots.save(vmId, { resume: false, signal });
+  const { snapshot, pausedMs } = await runtime.snapshots.save(vmId, { resume: false, signal });
+  const savedAt = performance.now();
   const tag = format === "packed" ? hibernateTag : "whole";
   const { digest, bytesSent } = await runtime.snapshots.withFiles(snapshot.id, (files) => push(tag, files), {
     signal,
   });
-  const ms = performance.now() - began;
+  const endedAt = performance.now();
   await runtime.snapshots.remove(snapshot.id, { signal });
-  return { digest, ms, bytesSent: bytesSent + (ahead?.bytesSent ?? 0), restBytes: bytesSent };
+  return {
+    digest,
+    ms: endedAt - began,
+    bytesSent: bytesSent + (ahead?.bytesSent ?? 0),
+    restBytes: bytesSent,
+    saveMs: pausedMs,
+    pushMs: endedAt - savedAt,
+  };
 }
 
-// oxlint-disable-next-line max-params -- a node, a name and a snapshot
-async function wakeWhole({ runtime, registry, client, root }: Parts, name: string, digest: string) {
+async function wakeWhole(
+  { runtime, registry, client, root }: Parts,
+  { name, digest }: { readonly name: string; readonly digest: string },
+  { signal }: Abortable,
+): Promise<string> {
   const directory = join(root, `pull-${name}`);
   await client.pull({
     repository: registry.repository(repository),

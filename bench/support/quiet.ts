@@ -16,7 +16,7 @@ export interface Quiet<T> {
   readonly foreignCores: number;
 }
 
-/** `participantsMs`: processor time that other processes of the measurement have used so far. */
+/** `participantsMs`: CPU time that other processes of the measurement have used so far. */
 export function whenQuiet<T>(participantsMs: () => number, measure: () => T): Quiet<T> {
   let best: Quiet<T> | undefined;
   for (let attempt = 0; attempt < attempts; attempt += 1) {

@@ -2,9 +2,10 @@
  * Bundles a program into one file. Sources find a few things by where they are (a worker's file, Go modules, the other
  * programs); in a bundle these are elsewhere, so the lines that say so are exchanged, each exactly once or the build fails.
  */
-import { readFile } from "node:fs/promises";
-import { join, relative } from "node:path";
+import { join } from "node:path";
 import { build, type BuildOptions, type Plugin } from "esbuild";
+import { assertSlim, assertText } from "./assert-bundle.ts";
+import { exchange, exchangeLines, type Replacement } from "./exchange-lines.ts";
 import { findBundle, programs, suiteName } from "./programs.ts";
 
 const root = join(import.meta.dirname, "../..");
@@ -59,36 +60,25 @@ export async function bundle(
   { info, flavour, directory }: BundleOptions,
 ): Promise<void> {
   const names = entries.source === undefined ? Object.keys(entries) : ["stdin"];
-  await build({
+  const changed = await exchangeLines(await replacements(flavour), root);
+  const { metafile } = await build({
     ...common,
     ...resolveInput(entries),
+    metafile: true,
     outdir: directory,
     outExtension: { ".js": ".mjs" },
     banner,
     define: { COCOON_BUILD_INFO: JSON.stringify(info) },
-    plugins: [slimKubernetes, slimUndici, plainHttp, exchange(await replacements(flavour))],
+    plugins: [slimKubernetes, slimUndici, plainHttp, exchange(changed)],
   });
-  for (const name of names) await assertAscii(join(directory, `${name}.mjs`));
-}
-
-/** A single letter beyond makes V8 keep the whole text in two bytes a letter, for as long as the program runs. */
-async function assertAscii(path: string): Promise<void> {
-  const found = /[^\0-\x7f]/.exec(await readFile(path, "utf8"));
-  if (found === null) return;
-  const context = found.input.slice(Math.max(0, found.index - 40), found.index + 40);
-  throw new Error(`${path} contains ${found[0]}; write it as an escape, in the source of …${context}…`);
+  assertSlim(metafile);
+  for (const name of names) await assertText(join(directory, `${name}.mjs`));
 }
 
 function resolveInput(entries: Readonly<Record<string, string>> | Source): BuildOptions {
   const { source } = entries;
   if (source === undefined) return { entryPoints: { ...entries } };
   return { stdin: { contents: source, resolveDir: root, loader: "ts" } };
-}
-
-interface Replacement {
-  readonly file: string;
-  readonly from: string;
-  readonly to: string;
 }
 
 async function replacements(flavour: Flavour): Promise<Replacement[]> {
@@ -109,7 +99,7 @@ async function replacements(flavour: Flavour): Promise<Replacement[]> {
       to: `new URL(${JSON.stringify(await workerUrl("packages/registry/src/content/manifest-thread.ts"))})`,
     },
     {
-      file: "packages/kube/src/credential-plugin.ts",
+      file: "packages/kube/src/client/credential-plugin.ts",
       from: 'await import("@kubernetes/client-node")',
       to: 'await import("@kubernetes/client-node/dist/config.js")',
     },
@@ -227,25 +217,6 @@ const plainHttp: Plugin = {
     }));
   },
 };
-
-function exchange(wanted: readonly Replacement[]): Plugin {
-  return {
-    name: "exchange lines that depend on where a file is",
-    setup: (context) => {
-      context.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
-        const here = wanted.filter(({ file }) => file === relative(root, path));
-        if (here.length === 0) return undefined;
-        let contents = await readFile(path, "utf8");
-        for (const { file, from, to } of here) {
-          if (contents.split(from).length !== 2)
-            throw new Error(`${file} no longer says ${from}, see ${import.meta.filename}`);
-          contents = contents.replace(from, () => to);
-        }
-        return { contents, loader: "ts" };
-      });
-    },
-  };
-}
 
 /** The entry of the one executable: which program runs is the name it was called by, or its first argument. */
 export function suiteSource(): string {

@@ -33,6 +33,15 @@ const templates: readonly Template[] = [
     ],
   },
   {
+    file: "agent-sandbox",
+    when: "and .Values.operator.enabled .Values.agentSandbox.enabled",
+    objects: () => {
+      const objects = from("deploy/agent-sandbox")();
+      const isDefinition = ({ kind }: Manifest) => kind === "CustomResourceDefinition";
+      return [...kept(objects.filter(isDefinition)), ...objects.filter((each) => !isDefinition(each))];
+    },
+  },
+  {
     file: "webhook",
     when: 'and .Values.webhook.enabled (eq .Values.webhook.certificates "built-in")',
     objects: from("deploy/webhook/overlays/built-in-certificates"),
@@ -80,6 +89,12 @@ const sections: Readonly<Record<string, string>> = {
   "cocoon-gateway": "gateway",
   "cocoon-dashboard": "dashboard",
   epoch: "registry",
+};
+
+/** What turns agent-sandbox on, by section. */
+const agentSandboxEnv: Readonly<Record<string, string>> = {
+  operator: "cocoon.agentSandboxEnv",
+  gateway: "cocoon.sandboxRouterEnv",
 };
 
 export const helmChart: Generator = {
@@ -172,6 +187,7 @@ function withSlots(manifest: Manifest): object {
             ({ name }) => !asksRegistry || !["OCI_REGISTRY", "EPOCH_TOKEN"].includes(name),
           ),
           ...(asksRegistry ? [slot.items('include "cocoon.registryEnv" .')] : []),
+          ...(agentSandboxEnv[section] ? [slot.items(`include "${agentSandboxEnv[section]}" .`)] : []),
           slot.items(`(include "cocoon.yaml" ${values}.env)`),
         ],
         resources: slot.yaml(`${values}.resources`),

@@ -43,6 +43,11 @@ ${common("cocoon-operator")}
 legacy:
   enabled: false
 
+# kubernetes-sigs/agent-sandbox, served by the operator: its definitions, and the rights to serve them. Not beside upstream's
+# controller. With the gateway, also the router of its Python SDK (Service cocoon-sandbox-router).
+agentSandbox:
+  enabled: false
+
 # Sticky placement, scale-down guard, validation.
 webhook:
   enabled: true

@@ -139,11 +139,15 @@ async function restoreEtcd({ platform, model, copy }: FaultContext): Promise<boo
   return true;
 }
 
-/** As an administrator restores a backup: API server and etcd stop, the data is replaced, both start again. */
+/**
+ * As an administrator restores a backup: Kubernetes' own parts stop with etcd, the data is replaced, all start again. The
+ * scheduler and the controller manager would go on with objects of the history that is gone.
+ */
 export async function putEtcdBack(platform: Platform, copy: Pick<EtcdCopy, "directory">): Promise<void> {
   const { etcd } = clusterLayout(platform.home);
   await signalPart(platform.home, "supervisor", "SIGSTOP"); // until the next up
-  for (const part of ["kube-apiserver", "etcd"]) await signalPart(platform.home, part, "SIGKILL");
+  for (const part of ["kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"])
+    await signalPart(platform.home, part, "SIGKILL");
   await sleep(200, { signal: platform.signal });
   await rm(etcd, { recursive: true, force: true });
   await cp(copy.directory, etcd, { recursive: true });

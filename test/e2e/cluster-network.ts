@@ -40,27 +40,6 @@ export async function assertReachable({ kubectl, inGuest }: Platform): Promise<v
   await kubectl("delete", "service", "door");
 }
 
-/** A move is a wake on the other node: another address, and connections of the former one end instead of hanging. */
-export async function assertMoved(platform: Platform): Promise<void> {
-  const { home, inGuest } = platform;
-  const before = await readPod(platform, "peer-0", "status.podIP");
-  // Its input stays open: only the end of the connection ends it.
-  const held =
-    "sh -c 'mkfifo /tmp/input; nc demo-0.demo 22 <>/tmp/input >/tmp/banner; echo ended >/tmp/ended'";
-  await inGuest("peer-0", `${held} >/dev/null 2>&1 </dev/null &`);
-  await eventually(
-    async () => assert.match(await inGuest("peer-0", "cat /tmp/banner"), /^SSH-2\.0-/),
-    patience,
-  );
-  const target = await readPod(platform, "demo-0", "spec.nodeName");
-  const moved = await npm(home, "cocoonctl", "--", "migrate", "peer", target);
-  assert.equal(moved.code, 0, moved.stderr + moved.stdout);
-  const after = await readPod(platform, "peer-0", "status.podIP");
-  assert.notEqual(after, before);
-  assert.match(await inGuest("peer-0", "ip -4 addr show dev eth0"), new RegExp(`inet ${after}/`));
-  await eventually(async () => assert.equal(await inGuest("peer-0", "cat /tmp/ended"), "ended\n"), patience);
-}
-
 async function readPod({ kubectl }: Platform, pod: string, field: string): Promise<string> {
   return kubectl("get", "pod", pod, "-o", `jsonpath={.${field}}`);
 }

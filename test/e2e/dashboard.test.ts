@@ -7,7 +7,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { eventually } from "@cocoon/testkit";
+import { eventually, tier } from "@cocoon/testkit";
 import type { Page } from "playwright-core";
 import { openChromium, openPage } from "./chromium.ts";
 import { newHome, npm, root } from "./home.ts";
@@ -164,6 +164,24 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     await picture("files");
   });
 
+  await step("a port of the guest is opened in a tab of its own, by the gateway", async () => {
+    const serve =
+      "mkdir -p /tmp/www && echo from-the-guest > /tmp/www/index.html && httpd -p 8000 -h /tmp/www";
+    await kubectl("exec", "by-page-0", "--", "sh", "-c", serve);
+    await page.goto(`${url}/machines/default/by-page-0`);
+    await page.getByLabel("Port of the guest").fill("8000");
+    const [tab] = await Promise.all([
+      page.waitForEvent("popup"),
+      page.getByRole("button", { name: "Open in a new tab" }).click(),
+    ]);
+    await tab.getByText("from-the-guest").waitFor();
+    assert.match(tab.url(), /^http:\/\/8000-by-page-0\.default\.localhost:\d+\/$/);
+    assert.equal(await tab.evaluate("document.cookie"), "", "no script of the guest reads the cookie");
+    await tab.reload();
+    await tab.getByText("from-the-guest").waitFor();
+    await tab.close();
+  });
+
   await step("the screen shows the picture of the guest", async () => {
     await kubectl("exec", "by-page-0", "--", "sh", "-c", String.raw`printf '\033[44m\033[2J' > /dev/tty1`);
     await page.goto(`${url}/machines/default/by-page-0/screen`);
@@ -214,6 +232,87 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     assert.equal(await kubectl("exec", "by-page-0", "--", "cat", "/run/precious"), "kept\n");
   });
 
+  await step(
+    "scaling and moving show their commands, and drain what it will do, before anything happens",
+    async () => {
+      await page.goto(`${url}/sets/default/by-page`);
+      await page.getByRole("button", { name: "Scale" }).click();
+      const dialog = page.getByRole("dialog");
+      await dialog.getByLabel("Sub-agents").fill("2");
+      await dialog.getByText("cocoonctl scale by-page 2 -n default").waitFor();
+      await dialog.getByRole("button", { name: "Cancel" }).click();
+      await page.getByRole("button", { name: "Move to a node" }).click();
+      const { here, other } = await findNodes(kubectl, "by-page-0");
+      await dialog.getByText(`cocoonctl migrate by-page ${other} -n default`).waitFor();
+      await dialog.getByRole("button", { name: "Cancel" }).click();
+      await openDrain(page, `${url}/nodes`, here);
+      await dialog.getByText(`cocoonctl drain ${here}`, { exact: true }).waitFor();
+      const plan = dialog.getByRole("table", { name: "What will happen" });
+      await plan.getByRole("row", { name: /by-page-0 ready sleeps/ }).waitFor();
+      assert.equal(await dialog.getByRole("button", { name: "Drain" }).isDisabled(), true);
+      await picture("drain");
+      await dialog.getByRole("button", { name: "Cancel" }).click();
+    },
+  );
+
+  if (tier() === "full")
+    await step("a set is scaled, forked and moved, and its node is drained", async () => {
+      const isRunning = (name: string) =>
+        page.getByRole("heading", { name: `${name} Running` }).waitFor({ timeout: convergeMs });
+      const dialog = page.getByRole("dialog");
+      const node = async () => (await findNodes(kubectl, "back-0")).here;
+      await page.goto(`${url}/sets/default/back`);
+      await page.getByRole("button", { name: "Scale" }).click();
+      await dialog.getByLabel("Sub-agents").fill("1");
+      await dialog.getByRole("button", { name: "Scale" }).click();
+      const machines = page.getByRole("list", { name: "Machines of the set" });
+      await machines.getByRole("link", { name: "back-1" }).waitFor({ timeout: convergeMs });
+      await isRunning("back");
+      assert.equal(
+        await kubectl("exec", "back-1", "--", "cat", "/run/precious"),
+        "kept\n",
+        "a fork of the main agent",
+      );
+
+      await page.getByRole("button", { name: "Fork" }).click();
+      await dialog.getByLabel("Name of the new set").fill("forked");
+      await dialog.getByRole("button", { name: "Fork" }).click();
+      await isRunning("forked");
+      assert.equal(await kubectl("exec", "forked-0", "--", "cat", "/run/precious"), "kept\n");
+
+      await page.goto(`${url}/sets/default/back`);
+      const { here, other } = await findNodes(kubectl, "back-0");
+      await page.getByRole("button", { name: "Move to a node" }).click();
+      await dialog.getByLabel("Node").selectOption(other);
+      await dialog.getByRole("button", { name: "Move to a node" }).click();
+      await eventually(async () => assert.equal(await node(), other), { timeoutMs: convergeMs });
+      await isRunning("back");
+      assert.equal(await kubectl("exec", "back-0", "--", "cat", "/run/precious"), "kept\n");
+
+      await openDrain(page, `${url}/nodes`, here);
+      await dialog.getByLabel(`Type ${here} to confirm`).fill(here);
+      await dialog.getByRole("button", { name: "Drain" }).click();
+      await dialog.getByText(`${here} is drained`).waitFor({ timeout: 3 * convergeMs });
+      await picture("drained");
+      const left = await kubectl(
+        "get",
+        "pods",
+        "-A",
+        "--field-selector",
+        `spec.nodeName=${here}`,
+        "-o",
+        "name",
+      );
+      assert.equal(left, "", "no machine is on it");
+      await dialog.getByRole("button", { name: "Close" }).click();
+      const card = page.getByRole("article").filter({ has: page.getByRole("heading", { name: here }) });
+      await card.getByRole("button", { name: "Uncordon" }).click();
+      await dialog.getByRole("button", { name: "Uncordon" }).click();
+      await page.goto(`${url}/sets/default/by-page`);
+      await isRunning("by-page");
+      assert.equal(await kubectl("exec", "by-page-0", "--", "cat", "/run/precious"), "kept\n");
+    });
+
   await step("the registry shows who sleeps in it, and how much they share", async () => {
     await page.goto(`${url}/registry`);
     const sleeping = page.getByRole("row", { name: /vk-default-saved-0 asleep snapshot/ });
@@ -222,17 +321,13 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
       .locator(".figures")
       .getByText(/^\d+\.\d\d : 1$/)
       .waitFor();
+    await page.getByRole("row", { name: /^administrator admin/ }).waitFor();
     await picture("registry");
   });
 
   await step("nodes and health are there, and a node is cordoned", async () => {
     await page.goto(`${url}/nodes`);
     const node = page.getByRole("article").filter({ has: page.getByRole("heading", { name: /cocoon-2/ }) });
-    await node.getByRole("button", { name: "Drain" }).click();
-    const draining = page.getByRole("dialog");
-    await draining.getByText("cocoonctl drain cocoon-2 --no-wait").waitFor();
-    assert.equal(await draining.getByRole("button", { name: "Drain" }).isDisabled(), true);
-    await draining.getByRole("button", { name: "Cancel" }).click();
     await node.getByRole("button", { name: "Cordon" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Cordon" }).click();
     await node.getByText("takes no new machines").waitFor();
@@ -242,9 +337,20 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     await page.getByRole("dialog").getByRole("button", { name: "Uncordon" }).click();
     await node.getByRole("button", { name: "Cordon" }).waitFor();
     await page.goto(`${url}/health`);
-    await page
-      .getByRole("row", { name: /operator/ })
-      .getByText("answers")
+    const map = page.getByRole("group", { name: "Map of the installation" });
+    await map
+      .getByRole("listitem")
+      .filter({ hasText: "operator" })
+      .getByText(/^version /)
+      .waitFor();
+    await map
+      .getByRole("listitem")
+      .filter({ hasText: "API server" })
+      .getByText(/^version v1\./)
+      .waitFor();
+    await map
+      .getByText(/^certificate: \d+ days$/)
+      .first()
       .waitFor();
     await page.getByRole("list", { name: "What was checked" }).getByText("All are").waitFor();
     await page.locator(".uplot canvas").first().waitFor();
@@ -271,6 +377,11 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
     await other.page.getByLabel("Namespace").press("Enter");
     await other.page.getByRole("link", { name: "by-page" }).click();
     await other.page.getByText("it needs the right to delete cocoonsets").waitFor();
+    await other.page.goto(`${url}/machines/default/by-page-0/terminal`);
+    await other.page.getByText("it needs the right to create pods/exec in namespace default").waitFor();
+    await other.page.getByRole("link", { name: "Overview" }).click();
+    await other.page.getByText("it needs the right to create pods/portforward").waitFor();
+    await other.page.goto(`${url}/sets/default/by-page`);
     const suspend = other.page.getByRole("button", { name: "Suspend" });
     assert.equal(await suspend.getAttribute("aria-disabled"), "true");
     const status = await other.page.evaluate(
@@ -313,12 +424,27 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
   });
 
   await step("the page goes on when the API server restarts", async () => {
-    await page.goto(`${url}/sets`);
-    await page.getByRole("link", { name: "by-page" }).waitFor();
+    await page.goto(`${url}/machines/default/by-page-0/logs`);
+    await page.getByLabel("Serial console instead of the journal").check();
+    const assertLogged = (text: RegExp) =>
+      eventually(async () => assert.match((await page.getByRole("log").textContent()) ?? "", text), {
+        timeoutMs: convergeMs,
+      });
+    const write = (word: string) =>
+      kubectl("exec", "by-page-0", "--", "sh", "-c", `echo ${word}-the-restart > /dev/console`);
+    await write("before");
+    await assertLogged(/before-the-restart/);
     assert.equal((await npm(home, "cocoonctl", "--", "restart", "kube-apiserver")).code, 0);
-    await kubectl("annotate", "cocoonset", "demo", "touched=yes");
-    await kubectl("patch", "cocoonset", "by-page", "--type=merge", "-p", '{"spec":{"suspend":true}}');
-    await page.getByRole("row", { name: /by-page.*Suspend/ }).waitFor({ timeout: convergeMs });
+    await write("after");
+    await assertLogged(/after-the-restart/);
+    await page.getByRole("link", { name: "Overview" }).click();
+    await page.getByRole("link", { name: "by-page", exact: true }).click();
+    await page.getByRole("heading", { name: "by-page Running" }).waitFor({ timeout: convergeMs });
+    await page.getByRole("button", { name: "Suspend" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("cocoonctl suspend by-page -n default").waitFor();
+    await dialog.getByRole("button", { name: "Suspend" }).click();
+    await page.getByRole("heading", { name: /by-page Suspend/ }).waitFor({ timeout: convergeMs });
   });
 
   await step("a set is deleted after its name was typed, and the dialog says what is kept", async () => {
@@ -343,6 +469,21 @@ async function readLink(home: string): Promise<string> {
   const link = /http:\/\/127\.0\.0\.1:\d+\/link#\S+/.exec(made.stdout)?.[0];
   assert.ok(link, made.stdout);
   return link;
+}
+
+/** The node of a pod, and another one of the platform's two. */
+async function findNodes(
+  kubectl: (...args: string[]) => Promise<string>,
+  pod: string,
+): Promise<{ readonly here: string; readonly other: string }> {
+  const here = await kubectl("get", "pod", pod, "--ignore-not-found", "-o", "jsonpath={.spec.nodeName}");
+  return { here, other: here === "cocoon-1" ? "cocoon-2" : "cocoon-1" };
+}
+
+async function openDrain(page: Page, url: string, node: string): Promise<void> {
+  await page.goto(url);
+  const card = page.getByRole("article").filter({ has: page.getByRole("heading", { name: node }) });
+  await card.getByRole("button", { name: "Drain" }).click();
 }
 
 /** Most of what noVNC has drawn: the colour that the guest gave its console. */

@@ -28,10 +28,12 @@ Sandboxes for the E2B SDKs (npm install e2b; docs/gateway.md):
   export E2B_API_URL=${url} E2B_SANDBOX_URL=${url} E2B_API_KEY=${key}
 
   import { Sandbox } from "e2b";
-  const sandbox = await Sandbox.create();
+  const sandbox = await Sandbox.create("demo");
   await sandbox.files.write("hello.txt", "hello");
   console.log((await sandbox.commands.run("cat hello.txt; uname -a")).stdout);
   await sandbox.kill();
+
+  Sandbox.create() without a name starts Debian with Python and git; its first use builds that image, which takes minutes.
 `;
 }
 

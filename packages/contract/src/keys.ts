@@ -133,6 +133,8 @@ export const gatewayKey = {
   sandboxSpec: `${setPrefix}/sandbox-spec`,
   /** Label of a set that keeps a snapshot for the gateway: the name of the snapshot or template. */
   template: `${setPrefix}/template`,
+  /** Annotation of such a set that a client built: the tags that name this build, separated by commas. */
+  templateTags: `${setPrefix}/template-tags`,
   /** Label of a set whose machine waits to become a sandbox: which template it is of. */
   pool: `${setPrefix}/sandbox-pool`,
   /** Annotation of such a set: "true" once its guest is prepared. */

@@ -7,7 +7,7 @@ import { randomInt } from "node:crypto";
 import { rmSync } from "node:fs";
 import { mkdir, readdir, readFile } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
-import { tmpdir, userInfo } from "node:os";
+import { userInfo } from "node:os";
 import { join } from "node:path";
 import { Fault, findLockHolder, systemCode, tryLockFile, type FileLock } from "@cocoon/core";
 
@@ -53,9 +53,8 @@ export async function keepPorts<N extends string>(keeping: PortKeeping<N>): Prom
   return ports as Record<N, number>;
 }
 
-function lockDirectory(): string {
-  return join(tmpdir(), `cocoon-ports-${userInfo().uid}`);
-}
+/** Not below TMPDIR: sessions of one user may have different ones, and they compete for the same ports. */
+const lockDirectory = join("/tmp", `cocoon-ports-${userInfo().uid}`);
 
 export async function reservePort(host = "127.0.0.1"): Promise<ReservedPort> {
   const last = Math.min(lastPort, (await firstOutgoingPort()) - 1);
@@ -76,10 +75,14 @@ export async function firstOutgoingPort(): Promise<number> {
 
 /** That port, when it is free and not reserved by another process. */
 export async function tryReservePort(port: number, host = "127.0.0.1"): Promise<ReservedPort | undefined> {
-  if (!(await isFree(port, host))) return undefined;
-  await mkdir(lockDirectory(), { recursive: true });
+  await mkdir(lockDirectory, { recursive: true });
+  // Locked first: looking whether a port is free listens on it, in the way of a component that is about to start there.
   const lock = tryLockPort(port);
   if (!lock) return undefined;
+  if (!(await isFree(port, host))) {
+    releasePort(lock);
+    return undefined;
+  }
   let release: (() => void) | undefined = () => releasePort(lock);
   return {
     port,
@@ -92,7 +95,7 @@ export async function tryReservePort(port: number, host = "127.0.0.1"): Promise<
 
 /** The file goes with its reservation, so a lock counts only while the file that was locked still has the name. */
 function tryLockPort(port: number): FileLock | undefined {
-  const path = join(lockDirectory(), String(port));
+  const path = join(lockDirectory, String(port));
   for (let attempt = 0; attempt < 3; attempt += 1) {
     const lock = tryLockFile(path);
     if (!lock || isHeldByUs(path)) return lock;
@@ -117,7 +120,7 @@ function releasePort(lock: FileLock): void {
 
 /** Removes the lock files that killed processes left behind. */
 export async function removeStalePortLocks(): Promise<void> {
-  const names = await readdir(lockDirectory()).catch(() => []);
+  const names = await readdir(lockDirectory).catch(() => []);
   for (const name of names.filter((each) => /^\d{1,5}$/.test(each))) {
     const lock = tryLockPort(Number(name));
     if (lock) releasePort(lock);
@@ -135,7 +138,7 @@ function findSystemPort(host: string): Promise<number> {
   });
 }
 
-export function isFree(port: number, host = "127.0.0.1"): Promise<boolean> {
+function isFree(port: number, host = "127.0.0.1"): Promise<boolean> {
   return new Promise((resolve) => {
     const server = createServer();
     server.once("error", () => resolve(false));

@@ -86,11 +86,12 @@ const options = {
     schema: z
       .string()
       .regex(
-        /^https?:\/\/[^"'<>\s]*\{port\}[^"'<>\s]*\{sandbox\}[^"'<>\s]*$/,
-        "must be an address with {port} and {sandbox}",
+        /^(https:\/\/\{port\}-\{machine\}\.\{namespace\}\.[-a-z0-9.]+(:\d+)?|http:\/\/\{port\}-\{machine\}\.\{namespace\}\.localhost(:\d+)?)$/,
+        "must be https://{port}-{machine}.{namespace}.DOMAIN, or http:// with the domain localhost",
       )
       .optional(),
-    description: "address of a sandbox's port at the gateway: https://{port}-{sandbox}.sbx.example.com",
+    description:
+      "address of a machine's port at the gateway: https://{port}-{machine}.{namespace}.sbx.example.com",
     env: ["DASHBOARD_GATEWAY"],
   },
   registry: {

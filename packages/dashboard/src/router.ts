@@ -3,6 +3,7 @@
  *
  *   POST /auth/methods, /auth/token, /auth/link, /auth/redeem, /auth/oidc/start, /auth/oidc/finish, /auth/sign-out
  *   GET  /api/me, /api/live, /api/health, /api/registry, /api/snapshots
+ *   POST /api/port-links                      a link to a port of a machine
  *   *    /api/k8s/…                           the API server, as the user
  *   GET  anything else                        the page
  */
@@ -15,7 +16,8 @@ import { refuseUpgrade, type StreamProxy } from "./api/stream-proxy.ts";
 import type { Upstream } from "./api/upstream.ts";
 import type { SessionCookies, SignedIn } from "./auth/session-cookies.ts";
 import type { SignIn } from "./auth/sign-in.ts";
-import { securityHeaders, sendFault, sendJson } from "./http/answers.ts";
+import { portLinkSchema, type PortLinks } from "./gateway/port-links.ts";
+import { readJson, securityHeaders, sendFault, sendJson } from "./http/answers.ts";
 import { assertSameOrigin } from "./http/same-origin.ts";
 import type { StaticFiles } from "./http/static-files.ts";
 import { serveLive } from "./live/live-stream.ts";
@@ -32,7 +34,7 @@ export interface RouterOptions {
   readonly streams: StreamProxy;
   readonly metrics: PartMetrics;
   readonly registry: RegistryView | undefined;
-  readonly gateway: string;
+  readonly ports: PortLinks | undefined;
   readonly openClient: (token: string, signal: AbortSignal) => Promise<KubeConnection>;
   /** Called for answers that last as long as a page is open. */
   readonly keepOpen: (request: IncomingMessage) => void;
@@ -106,6 +108,7 @@ export class Router {
     const user = await this.#assertSignedIn(request);
     assertSameOrigin(request);
     if (url.pathname.startsWith(`${apiPrefix}/`)) return this.#passOn({ request, response, url }, user);
+    if (url.pathname === "/api/port-links") return this.#linkPort({ request, response, url }, user);
     if (request.method !== "GET")
       throw new Fault("methodNotAllowed", "only below /api/k8s things are changed");
     return this.#serveOwn({ request, response, url }, user);
@@ -137,8 +140,17 @@ export class Router {
     }
   }
 
+  async #linkPort({ request, response }: Exchange, user: SignedIn): Promise<void> {
+    const { ports, readOnly, signal } = this.#options;
+    if (request.method !== "POST") throw new Fault("methodNotAllowed", "a link is made by a POST");
+    if (readOnly) throw new Fault("forbidden", "this dashboard is read-only");
+    if (!ports) throw new Fault("notFound", "no gateway is configured for this dashboard (--gateway)");
+    const url = await ports.create(await readJson(request, portLinkSchema), user, signal);
+    sendJson(response, 200, { url });
+  }
+
   #describe({ user, expiresAt }: SignedIn): Me {
-    const { readOnly, metrics, registry, gateway } = this.#options;
+    const { readOnly, metrics, registry, ports } = this.#options;
     const { version } = buildInfo();
     return {
       user,
@@ -147,7 +159,7 @@ export class Router {
       version,
       hasHealth: metrics.hasTargets,
       hasRegistry: registry !== undefined,
-      gateway,
+      hasGateway: ports !== undefined,
     };
   }
 

@@ -12,6 +12,7 @@ import { OidcLogin } from "./auth/oidc.ts";
 import { SessionCookies } from "./auth/session-cookies.ts";
 import { SignIn } from "./auth/sign-in.ts";
 import { builtPage, type DashboardConfig } from "./config.ts";
+import { PortLinks } from "./gateway/port-links.ts";
 import { StaticFiles } from "./http/static-files.ts";
 import { PartMetrics, readTargets } from "./metrics/part-metrics.ts";
 import { RegistryClient } from "./registry/registry-client.ts";
@@ -63,7 +64,7 @@ export async function startDashboard(options: DashboardOptions): Promise<Running
     }),
     streams: stack.use(new StreamProxy({ ...proxy, log })),
     metrics: stack.use(new PartMetrics(readTargets(config.metricsTargets), log)),
-    gateway: config.gateway ?? "",
+    ports: config.gateway === undefined ? undefined : new PortLinks(config.gateway),
     registry: openRegistry(config, upstream),
     openClient: (bearerToken, until) =>
       openKubeClient({ ...target, bearerToken, log, signal: until, userAgent: "cocoon-dashboard" }),

@@ -6,6 +6,12 @@ import { templatesSchema } from "./sandboxes/templates.ts";
 
 const count = (fallback: number) => z.coerce.number().int().min(1).default(fallback);
 
+/** `base` is what the SDKs ask for; `demo` starts in seconds also where no machine was made yet. */
+const defaultTemplates = templatesSchema.parse({
+  base: { image: "cocoon-base", memoryMiB: 512, storageMiB: 2048 },
+  demo: { image: "cocoon-demo" },
+});
+
 const options = {
   ...kubeClientOptions,
   listenAddr: {
@@ -33,7 +39,7 @@ const options = {
   templates: {
     schema: z.preprocess(
       (value) => (typeof value === "string" ? tryParseJson(value) : value),
-      templatesSchema.default({ base: templatesSchema.valueType.parse({ image: "cocoon-demo" }) }),
+      templatesSchema.default(defaultTemplates),
     ),
     description: "what sandboxes start from, as JSON: name to image, mode, cpus, memoryMiB, storageMiB",
     env: ["GATEWAY_TEMPLATES"],

@@ -1,12 +1,14 @@
 /** The listener of the gateway: which part of it a request is for. */
 import { readFile } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ServerHttp2Stream } from "node:http2";
 import { Server as HttpsServer } from "node:https";
 import type { Duplex } from "node:stream";
 import { startHttpServer, type RunningServer } from "@cocoon/core";
 import type { ControlRouter } from "./control/router.ts";
 import { ApiError, sendEmpty, sendError, toApiError } from "./http/answer.ts";
 import { alpnProtocols, serveHttp2 } from "./http/http2.ts";
+import type { PortLinks } from "./ports/port-links.ts";
 import { tryReadTarget } from "./ports/target.ts";
 import type { Traffic } from "./ports/traffic.ts";
 import type { GatewayOptions } from "./start.ts";
@@ -20,6 +22,7 @@ const headersTimeoutMs = 60_000;
 export interface Handlers {
   readonly router: ControlRouter;
   readonly traffic: Traffic;
+  readonly links: PortLinks;
   readonly files: BuildFiles;
   readonly domain: string | undefined;
 }
@@ -53,12 +56,25 @@ export async function listen(
     socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
   });
   if (!(server.server instanceof HttpsServer)) return server;
-  const http2 = serveHttp2(server.server, handler);
+  const webSocket = (request: IncomingMessage, stream: ServerHttp2Stream) =>
+    tunnel(request, stream, handlers);
+  const http2 = serveHttp2(server.server, { request: handler, webSocket });
   const stop = () => {
     http2[Symbol.dispose]();
     return server.stop();
   };
   return { ...server, stop, [Symbol.asyncDispose]: stop };
+}
+
+function tunnel(request: IncomingMessage, stream: ServerHttp2Stream, { traffic, domain }: Handlers): void {
+  const refuse = () => stream.respond({ ":status": 400 }, { endStream: true });
+  try {
+    const target = tryReadTarget(request, domain);
+    if (target) void traffic.tunnel(request, stream, target);
+    else refuse();
+  } catch {
+    refuse();
+  }
 }
 
 async function readCertificate({ certFile, keyFile }: NonNullable<GatewayOptions["tls"]>) {
@@ -68,10 +84,11 @@ async function readCertificate({ certFile, keyFile }: NonNullable<GatewayOptions
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  { router, traffic, files, domain }: Handlers,
+  { router, traffic, links, files, domain }: Handlers,
 ): Promise<void> {
   try {
     const target = tryReadTarget(request, domain);
+    if (target && (await links.tryServe(request, response, target))) return;
     if (target) return await traffic.serve(request, response, target);
     if (request.url === "/health" && request.method === "GET") {
       response.writeHead(200, { "content-type": "text/plain", "content-length": "2" }).end("ok");

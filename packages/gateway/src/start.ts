@@ -6,6 +6,7 @@ import { PodAccess } from "./cluster/pod-access.ts";
 import { buildBuildRoutes } from "./control/build-routes.ts";
 import { ControlRouter } from "./control/router.ts";
 import { buildSandboxRoutes } from "./control/sandbox-routes.ts";
+import { buildTagRoutes } from "./control/tag-routes.ts";
 import { buildTemplateRoutes } from "./control/template-routes.ts";
 import { buildUsageRoutes } from "./control/usage-routes.ts";
 import type { Access } from "./control/shapes.ts";
@@ -14,9 +15,12 @@ import { EnvdRoutes } from "./envd/routes.ts";
 import { listen } from "./listen.ts";
 import { MachineAccess } from "./ports/machine-access.ts";
 import { MachineAdmission } from "./ports/machine-admission.ts";
+import { PortLinks } from "./ports/port-links.ts";
+import { PortPasses } from "./ports/port-pass.ts";
 import { PortProxy } from "./ports/proxy.ts";
 import { SandboxAdmission } from "./ports/sandbox-admission.ts";
 import { Traffic } from "./ports/traffic.ts";
+import { Visitors } from "./ports/visitors.ts";
 import { WakeGate } from "./ports/wake-gate.ts";
 import { Guests } from "./sandboxes/guests.ts";
 import { Lifecycle } from "./sandboxes/lifecycle.ts";
@@ -69,7 +73,8 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
   const caches = stack.use(await openGatewayCaches(client, { log, signal }));
   const pods = stack.use(new PodAccess(client));
   const guests = new Guests(pods, tokens);
-  const sets = new TenantSets(client);
+  const authenticator = new Authenticator(client, caches.keys);
+  const sets = new TenantSets(client, authenticator.rights);
   const store = stack.use(new SandboxStore(caches.sandboxes, sets));
   stack.use(followSandboxes(caches.sandboxes, guests));
   const { waitMs, maxLifeSeconds } = limits;
@@ -86,12 +91,14 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
       log,
     }),
   );
-  const authenticator = new Authenticator(client, caches.keys);
+  const passes = new PortPasses(seed);
+  const visitors = new Visitors(authenticator, passes);
   const parts: Parts = {
     options,
     pool,
     files,
     authenticator,
+    visitors,
     pods,
     tokens,
     guests,
@@ -101,7 +108,13 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
     log,
   };
   const { domain } = options;
-  const handlers = { files, router: buildRouter(parts), traffic: buildTraffic(parts), domain };
+  const handlers = {
+    files,
+    router: buildRouter(parts),
+    traffic: buildTraffic(parts),
+    links: new PortLinks(visitors, passes),
+    domain,
+  };
   const server = stack.use(await listen(options, handlers));
   const owned = stack.move();
   return { server, failed: caches.failed, [Symbol.asyncDispose]: () => owned.disposeAsync() };
@@ -110,6 +123,7 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
 interface Parts {
   readonly options: GatewayOptions;
   readonly authenticator: Authenticator;
+  readonly visitors: Visitors;
   readonly pods: PodAccess;
   readonly tokens: Tokens;
   readonly guests: Guests;
@@ -149,6 +163,7 @@ function buildRouter({
     routes: {
       ...buildSandboxRoutes({ store, lifecycle, pool, templates, snapshots, access, maxSandboxes }),
       ...buildSnapshotRoutes({ store, lifecycle, snapshots, access }),
+      ...buildTagRoutes({ snapshots }),
       ...buildTemplateRoutes({ templates, snapshots }),
       ...buildBuildRoutes({ records, files, builder }),
       ...buildUsageRoutes({ store, guests, client }),
@@ -160,6 +175,7 @@ function buildRouter({
 function buildTraffic({
   options,
   authenticator,
+  visitors,
   pods,
   tokens,
   guests,
@@ -173,19 +189,20 @@ function buildTraffic({
   const machines = new MachineAccess({ client: options.client, pods });
   return new Traffic({
     sandboxes: new SandboxAdmission({ store, guests, tokens, lifecycle, gate }),
-    machines: new MachineAdmission({ machines, authenticator, gate: new WakeGate<void>(limits) }),
+    machines: new MachineAdmission({ machines, authenticator, visitors, gate: new WakeGate<void>(limits) }),
     envd: new EnvdRoutes({ guests, tokens, maxUploadBytes, now: () => new Date() }),
     proxy: new PortProxy(),
     log,
   });
 }
 
-/** A sandbox that is gone or asleep has no streams. */
+/** A sandbox that is gone or asleep has no streams, nor has one whose node is lost. */
 function followSandboxes(sets: ObjectCache<SetObject>, guests: Guests): Disposable {
   return sets.subscribe((event) => {
     if (!("object" in event)) return;
     const { namespace = "", name: id = "" } = event.object.metadata;
     const sandbox = event.kind === "deleted" ? undefined : tryReadSandbox(event.object, new Date());
     if (sandbox?.state !== "running") guests.cut({ namespace, id });
+    else if (!sandbox.isReady) void guests.cutUnlessAlive(sandbox);
   });
 }

@@ -16,6 +16,7 @@ export {
   type OwnerReference,
   type ResourceType,
 } from "./object.ts";
+export { isReplaced } from "./client/errors.ts";
 export { openKubeClient } from "./client/open-client.ts";
 export type {
   Condition,

@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import { anchorTag, hibernateTag, sealTag } from "@cocoon/contract";
 import { isFault } from "@cocoon/core";
 import { openRegistry, openSnapshotClient, type Registry } from "@cocoon/oci";
-import { makeMachine, refuse, startFakeRegistry, type FakeRegistry } from "@cocoon/oci/testing";
+import { makeMachine, refuse, runMachine, startFakeRegistry, type FakeRegistry } from "@cocoon/oci/testing";
 import { seededRandom, temporaryDirectory, testSeed } from "@cocoon/testkit";
 import { MachineSnapshots } from "./machine-snapshots.ts";
 import { putTestSnapshot } from "./testing/put-snapshot.ts";
@@ -106,7 +106,7 @@ describe("a hibernated snapshot", () => {
 
     const kept = world.snapshots.drop(
       vmName,
-      { digest: report.digest, restoredFrom: "", vmId: "VM2" },
+      { digest: report.digest, namespace: "lab", restoredFrom: "", vmId: "VM2" },
       { signal },
     );
     await assert.rejects(kept, /is not dropped/);
@@ -149,6 +149,37 @@ describe("a hibernated snapshot", () => {
       signal,
     });
     assert.equal((await world.snapshots.findHibernated(vmName, { signal }))?.digest, digest);
+  });
+
+  it("is what content that is sent ahead is compared with, and belongs to the same machine", async ({
+    signal,
+  }) => {
+    await using world = await openWorld();
+    await using directory = await temporaryDirectory();
+    await using client = await openSnapshotClient({ threads: 1 });
+    const path = join(directory.path, "vm");
+    const random = seededRandom(testSeed());
+    const request = {
+      client,
+      source: await makeMachine(path, random),
+      vmName,
+      tag: hibernateTag,
+      format: "packed",
+      namespace: "lab",
+      node: "a",
+      vmId: "VM1",
+      baseImage: "",
+      restoredFrom: "",
+      signal,
+    } as const;
+    const first = await world.snapshots.push(request); // and the VM continues in place
+    const changed = { ...request, source: await runMachine(path, random), tag: anchorTag };
+    const ahead = await world.snapshots.push(changed);
+    assert.ok(ahead.bytesSent < first.bytesSent * 0.6, `${ahead.bytesSent} of ${first.bytesSent} bytes`);
+    await assert.rejects(world.snapshots.push({ ...changed, namespace: "other" }), (error: unknown) =>
+      isFault(error, "forbidden"),
+    );
+    assert.equal((await world.snapshots.findHibernated(vmName, { signal }))?.digest, first.digest);
   });
 
   it("does not count as sealed when the registry lost the seal", async ({ signal }) => {

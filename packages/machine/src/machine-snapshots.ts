@@ -9,13 +9,14 @@ import { hibernateTag, isRepository, tryParseImageReference, type ArtifactKind }
 import { Fault, type Abortable, ignoreFault } from "@cocoon/core";
 import { readArtifactKind, type PushReport, type Registry, type Repository } from "@cocoon/oci";
 import { CallGate, type CallLimits } from "./call-gate.ts";
-import { claimSnapshot, removeClaim, sealSnapshot, type Claim } from "./snapshots/claim.ts";
+import { claimSnapshot, removeClaim, sealSnapshot, verifyClaim, type Claim } from "./snapshots/claim.ts";
 import {
   dropSnapshot,
   releaseSnapshot,
   settleSnapshots,
   type Drop,
   type DropOutcome,
+  type Release,
   type Released,
   type Settlement,
 } from "./snapshots/drop.ts";
@@ -30,7 +31,13 @@ import {
   type StoredSnapshot,
 } from "./snapshots/find.ts";
 import { pushVerified, type PushRequest } from "./snapshots/push.ts";
-import { adoptSnapshot, expireSnapshots, removeSnapshot, type Retention } from "./snapshots/retention.ts";
+import {
+  adoptSnapshot,
+  expireSnapshots,
+  removeSnapshot,
+  type OwnTag,
+  type Retention,
+} from "./snapshots/retention.ts";
 import { findDigest, retagVerified, type TagTarget } from "./snapshots/tags.ts";
 
 export interface MachineSnapshotsOptions {
@@ -116,6 +123,11 @@ export class MachineSnapshots {
     return this.#run(vmName, options, (repository, limited) => claimSnapshot(repository, claim, limited));
   }
 
+  /** Just before the guest runs. `conflict` when the node does not claim it any more. */
+  verifyClaim(vmName: string, claim: Claim, options: Abortable): Promise<void> {
+    return this.#run(vmName, options, (repository, limited) => verifyClaim(repository, claim, limited));
+  }
+
   /** Ends the claim of a node that is fenced. */
   removeClaim(vmName: string, node: string, options: Abortable): Promise<void> {
     return this.#run(vmName, options, (repository, limited) => removeClaim(repository, node, limited));
@@ -127,11 +139,7 @@ export class MachineSnapshots {
   }
 
   /** Renames what the machine is hibernated in: kept, but not restored by itself. */
-  release(
-    vmName: string,
-    request: { readonly at: Date; readonly digest?: string },
-    options: Abortable,
-  ): Promise<Released | undefined> {
+  release(vmName: string, request: Release, options: Abortable): Promise<Released | undefined> {
     return this.#run(vmName, options, (repository, limited) => releaseSnapshot(repository, request, limited));
   }
 
@@ -150,13 +158,13 @@ export class MachineSnapshots {
   }
 
   /** Removes one tag that no machine is hibernated in. False when it is not there. */
-  remove(vmName: string, tag: string, options: Abortable): Promise<boolean> {
-    return this.#run(vmName, options, (repository, limited) => removeSnapshot(repository, tag, limited));
+  remove(vmName: string, own: OwnTag, options: Abortable): Promise<boolean> {
+    return this.#run(vmName, options, (repository, limited) => removeSnapshot(repository, own, limited));
   }
 
   /** Makes an existing snapshot the one that the machine is hibernated in, unless there is one. */
-  adopt(vmName: string, reference: string, options: Abortable): Promise<string | undefined> {
-    return this.#run(vmName, options, (repository, limited) => adoptSnapshot(repository, reference, limited));
+  adopt(vmName: string, own: OwnTag, options: Abortable): Promise<string | undefined> {
+    return this.#run(vmName, options, (repository, limited) => adoptSnapshot(repository, own, limited));
   }
 
   #run<T>(

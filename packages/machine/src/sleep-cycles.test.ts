@@ -70,7 +70,7 @@ for (const withStore of [true, false])
       for (const [name, bytes] of expected) assert.ok(found.get(name)?.equals(bytes), `${name} differs`);
 
       restoredFrom = pushed.digest;
-      await snapshots.drop(vmName, { digest: pushed.digest, restoredFrom }, { signal });
+      await snapshots.drop(vmName, { digest: pushed.digest, namespace: "lab", restoredFrom }, { signal });
       assert.deepEqual(getTags(server), [anchorTag]);
       assert.equal(await snapshots.findHibernated(vmName, { signal }), undefined);
       assert.deepEqual(
@@ -82,7 +82,11 @@ for (const withStore of [true, false])
     }
     t.diagnostic(`first ${first}, peak ${peak} bytes`);
     assert.ok(peak < first * 4, `the repository grew from ${first} to ${peak} bytes`);
-    await snapshots.settle(vmName, { keep: true, purge: false, at: new Date() }, { signal });
+    await snapshots.settle(
+      vmName,
+      { namespace: "lab", keep: true, purge: false, at: new Date() },
+      { signal },
+    );
     assert.deepEqual(getTags(server), [], "nothing of a deleted machine stays");
     assert.equal(storedBytes(server), 0);
   });

@@ -58,12 +58,12 @@ function listOnly(world: World, tags: readonly string[]): void {
 async function assertNothingDecided(world: World, signal: AbortSignal): Promise<void> {
   const { digest, snapshots } = world;
   const before = world.tags();
-  const drop = { digest, restoredFrom: digest };
+  const drop = { digest, restoredFrom: digest, namespace: "lab" };
   await assert.rejects(snapshots.findHibernated(vmName, { signal }), unavailable);
   await assert.rejects(snapshots.claim(vmName, { digest, node: "c" }, { signal }), unavailable);
   await assert.rejects(snapshots.drop(vmName, drop, { signal }), unavailable);
   await assert.rejects(snapshots.removeClaim(vmName, "b", { signal }), unavailable);
-  await assert.rejects(snapshots.remove(vmName, "mine", { signal }), unavailable);
+  await assert.rejects(snapshots.remove(vmName, { tag: "mine", namespace: "lab" }, { signal }), unavailable);
   assert.deepEqual(world.tags(), before, "nothing was claimed or removed");
   assert.ok(world.server.repos.get(vmName)?.manifests.has(digest));
 }
@@ -135,13 +135,13 @@ describe("a registry whose tag list cannot be relied on", () => {
     await using world = await openWorld(signal);
     const { server, snapshots, digest } = world;
     const at = new Date("2026-05-06T07:08:09Z");
-    const first = await snapshots.release(vmName, { at }, { signal });
+    const first = await snapshots.release(vmName, { namespace: "lab", at }, { signal });
     assert.ok(first);
     await using registry = openRegistry({ address: server.url });
     const next = { vmName, tag: hibernateTag, snapshotId: "S2", fromNode: "a" };
     const second = await putTestSnapshot(registry, next, { signal });
     listOnly(world, [hibernateTag]);
-    await assert.rejects(snapshots.release(vmName, { at }, { signal }), unavailable);
+    await assert.rejects(snapshots.release(vmName, { namespace: "lab", at }, { signal }), unavailable);
     assert.equal(world.tags()[first.tag], digest);
     assert.ok(Object.values(world.tags()).includes(second));
   });

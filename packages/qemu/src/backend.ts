@@ -7,6 +7,7 @@ import type { Duplex } from "node:stream";
 import { AgentLinks } from "./agent/agent-links.ts";
 import {
   assertPermitted,
+  type CloneOptions,
   type CloneSpec,
   type ExecRequest,
   type ForkSpec,
@@ -61,6 +62,7 @@ import { recoverAll } from "./machine/recover.ts";
 import { planSnapshotGc } from "./snapshot/plan-snapshot-gc.ts";
 import { assertRestorable, restoreVm } from "./snapshot/restore.ts";
 import { saveMachine } from "./snapshot/save.ts";
+import { LiveCopies } from "./snapshot/live-copies.ts";
 import { QemuSnapshots } from "./snapshot/snapshots.ts";
 import { readStats } from "./watch/stats.ts";
 import { connectIn } from "@cocoon/vm/host";
@@ -77,13 +79,14 @@ export class QemuRuntime implements VmRuntime {
   readonly #monitor: Monitor;
   readonly #resumer: FullDiskResumer;
   readonly #loads: LoadSupervisor;
+  readonly #copies = new LiveCopies();
   readonly #log: Logger;
 
   constructor(context: QemuContext) {
     this.#context = context;
     this.#log = context.log;
     this.images = context.images;
-    this.snapshots = withFaults(new QemuSnapshots(context));
+    this.snapshots = withFaults(new QemuSnapshots(context, this.#copies));
     this.#readiness = new Readiness(context, this.#links, (id) =>
       this.reset(id, { signal: AbortSignal.timeout(60_000) }),
     );
@@ -137,7 +140,7 @@ export class QemuRuntime implements VmRuntime {
     return this.#begun(await runVm(this.#context, spec, options));
   }
 
-  async clone(spec: CloneSpec, options: Abortable): Promise<Vm> {
+  async clone(spec: CloneSpec, options: CloneOptions): Promise<Vm> {
     const snapshot = await this.#context.snapshots.find(spec.snapshot);
     const origin = { kind: "snapshot", snapshotId: snapshot.id, snapshotName: snapshot.name } as const;
     const { directory, description } = snapshot;
@@ -147,7 +150,7 @@ export class QemuRuntime implements VmRuntime {
     );
   }
 
-  async cloneRemote(spec: RemoteCloneSpec, options: Abortable): Promise<Vm> {
+  async cloneRemote(spec: RemoteCloneSpec, options: CloneOptions): Promise<Vm> {
     const record = await cloneLazily(this.#context, spec, options);
     this.#loads.watch(record.id);
     return this.#begun(record);
@@ -279,6 +282,7 @@ export class QemuRuntime implements VmRuntime {
     this.#consoles[Symbol.dispose]();
     this.#resumer[Symbol.dispose]();
     await this.#loads[Symbol.asyncDispose]();
+    await this.#copies[Symbol.asyncDispose]();
     await this.#readiness[Symbol.asyncDispose]();
     await this.#links[Symbol.asyncDispose]();
   }

@@ -26,7 +26,7 @@ export interface RegistryOptions extends ServiceOptions, MaintenanceOptions {
 
 interface TokenRequest {
   readonly name: string;
-  /** `repository:<pattern>:pull,push,delete`, `registry:catalog:*` or `admin`. Default: `admin`. */
+  /** `repository:<pattern>:pull,push,delete`, `registry:catalog:*`, `registry:tokens:list` or `admin`. Default: `admin`. */
   readonly scopes?: readonly string[];
   /** Default: for ever. */
   readonly lifetimeMs?: number;

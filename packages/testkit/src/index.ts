@@ -10,6 +10,7 @@ export {
   type TestNamespace,
 } from "./cluster.ts";
 export { eventually, type EventuallyOptions } from "./eventually.ts";
+export { ensurePythonPackage } from "./python-package.ts";
 export { killChild, runCommand, type CommandOptions, type CommandResult } from "./run-command.ts";
 export { requireRoot } from "./require-root.ts";
 export { temporaryDirectory, type TemporaryDirectory } from "./temporary-directory.ts";

@@ -48,6 +48,14 @@ test("a write that fails is tried again; a pod that is gone is no failure", asyn
   ]);
   await gone.writer.write({ a: "1" }, options);
   assert.equal(gone.writer.pod.metadata.resourceVersion, "1");
+  const causes = [{ field: "metadata.uid", message: "field is immutable" }];
+  const replaced = createWriter({}, [
+    () => {
+      throw new Fault("invalid", "another pod has its name", { causes });
+    },
+  ]);
+  await replaced.writer.write({ a: "1" }, options);
+  assert.equal(replaced.writer.pod.metadata.annotations?.["a"], "1");
 });
 
 test("a failure sticks within its generation, until a new attempt", async () => {

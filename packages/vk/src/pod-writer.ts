@@ -1,7 +1,7 @@
 /**
  * Annotations of one pod, as far as the kubelet writes them. Patches only what differs; knows its own writes, so that
- * the next step sees them before any watch does. A pod that is gone from the API is not an error: the registry and
- * the runtime still hold the state, and no reader of the annotations is left.
+ * the next step sees them before any watch does. A pod that is gone from the API, or whose name another pod has by now, is
+ * not an error: the registry and the runtime still hold the state, and no reader of the annotations is left.
  */
 import {
   annotation,
@@ -16,7 +16,7 @@ import {
   type LifecycleState,
 } from "@cocoon/contract";
 import { isFault, sleep, type Abortable } from "@cocoon/core";
-import { pods, type KubeClient } from "@cocoon/kube";
+import { isReplaced, pods, type KubeClient } from "@cocoon/kube";
 import type { Pod } from "@cocoon/kubelet";
 
 type Wanted = Readonly<Record<string, string | null>>;
@@ -105,7 +105,7 @@ export class PodWriter {
         version = answer.metadata.resourceVersion;
         break;
       } catch (error) {
-        if (isFault(error, "notFound") || isFault(error, "conflict")) break;
+        if (isFault(error, "notFound") || isFault(error, "conflict") || isReplaced(error)) break;
         if (attempt >= attempts || signal.aborted) throw error;
         await sleep(pauseMs, { signal });
       }

@@ -28,6 +28,7 @@ import {
 } from "./provider/machine-controller.ts";
 import { needsSnapshot } from "./provider/clone-machine.ts";
 import { assertKnownVms } from "./provider/known-vms.ts";
+import { handOverSandboxes } from "./provider/hand-over.ts";
 import { dealWithOrphans, type OrphanPolicy } from "./provider/orphans.ts";
 import { CocoonProvider } from "./provider/provider.ts";
 import { watchVms } from "./provider/vm-watch.ts";
@@ -127,7 +128,8 @@ export async function startVk(options: VkOptions): Promise<RunningVk> {
     }),
   );
   const onListChange = () => kubelet.touchNode();
-  const watching = watchMachines(options, { controller, snapshots, metrics, log, signal, onListChange });
+  const watched = { controller, snapshots, metrics, onListChange, isClaimed };
+  const watching = watchMachines(options, { ...watched, log, signal });
   stack.defer(async () => {
     stop.abort(new Fault("unavailable", "vk-cocoon stops"));
     await watching;
@@ -144,9 +146,11 @@ async function watchMachines(
     snapshots,
     metrics,
     onListChange,
+    isClaimed,
     ...common
   }: Abortable & {
     readonly onListChange: () => void;
+    readonly isClaimed: (vmName: string) => boolean;
     readonly controller: MachineController;
     readonly snapshots: NodeSnapshots | undefined;
     readonly metrics: VkMetrics;
@@ -168,6 +172,15 @@ async function watchMachines(
         ),
     }),
     enforcesPolicies ? enforcePolicies({ ...common, client, node: node.name }) : undefined,
+    snapshots &&
+      handOverSandboxes({
+        ...common,
+        client,
+        runtime,
+        node: node.name,
+        isClaimed,
+        hibernate: (pod, options) => controller.handOver(pod, options),
+      }),
     watchIdle({ ...common, runtime, machines: () => controller.machines(), settings: idle }),
   ]);
 }

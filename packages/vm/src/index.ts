@@ -24,6 +24,7 @@ export type {
   VmSnapshots,
 } from "./runtime.ts";
 export type {
+  CloneOptions,
   CloneSpec,
   CpuPolicy,
   DataDisk,

@@ -98,6 +98,16 @@ export interface RemoteCloneSpec extends Omit<CloneSpec, "snapshot" | "restoreMo
   readonly remote: RemoteSnapshot;
 }
 
+/** How a VM is made from a snapshot. */
+export interface CloneOptions extends Abortable {
+  /**
+   * The last check before the guest runs: called once all else is done, and the guest runs as soon as it resolves. When it
+   * rejects, the guest never runs, what was made is removed, the snapshot stays, and the call rejects with that error. A
+   * command that starts its guests by itself is called after it.
+   */
+  readonly beforeRun?: (options: Abortable) => Promise<void>;
+}
+
 export interface ForkSpec extends NewVmSpec {
   /** Ref of the VM to fork. */
   readonly source: string;

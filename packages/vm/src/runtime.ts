@@ -17,6 +17,7 @@ import type { Abortable } from "@cocoon/core";
 import type { Duplex, Readable, Writable } from "node:stream";
 import type { Image, ImageGcReport } from "./image-store.ts";
 import type {
+  CloneOptions,
   CloneSpec,
   ExecRequest,
   ExportOptions,
@@ -51,14 +52,14 @@ export interface VmRuntime extends AsyncDisposable {
    * identity before it counts as ready. Sizes may grow where the backend can, never shrink. Throws `alreadyExists`,
    * `notFound` (snapshot), `preconditionFailed` (snapshot does not fit this host).
    */
-  clone(spec: CloneSpec, options: Abortable): Promise<Vm>;
+  clone(spec: CloneSpec, options: CloneOptions): Promise<Vm>;
 
   /**
    * Makes a VM that goes on from a snapshot of a registry; the guest runs before its memory and disks are here, and
    * they follow in the background (`Vm.loading`). Absent, or `notSupported`, where the engine, this host or the
    * snapshot's form cannot. Until it is all here, a VM that ends needs the registry to be started again.
    */
-  cloneRemote?(spec: RemoteCloneSpec, options: Abortable): Promise<Vm>;
+  cloneRemote?(spec: RemoteCloneSpec, options: CloneOptions): Promise<Vm>;
 
   /**
    * Makes a VM that goes on from where another one is now; both go on. The source is paused as for a save, and

@@ -1,7 +1,7 @@
 /** What the webhook looks up in a registry, against one that speaks the protocol. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { hibernateTag, tryReadReleasedTag } from "@cocoon/contract";
+import { hibernateTag, manifestAnnotation, tryReadReleasedTag } from "@cocoon/contract";
 import { silentLogger } from "@cocoon/core";
 import { computeDigest, openRegistry, type Registry } from "@cocoon/oci";
 import { startFakeRegistry, type FakeRegistry } from "@cocoon/oci/testing";
@@ -11,9 +11,15 @@ const signal = new AbortController().signal;
 const options = { signal };
 
 /** As if a kubelet had pushed it. */
-function putSnapshot(server: FakeRegistry, vmName: string): string {
+function putSnapshot(server: FakeRegistry, vmName: string, namespace = "ns"): string {
   const mediaType = "application/vnd.oci.image.manifest.v1+json";
-  const bytes = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType, layers: [] }));
+  const config = {
+    mediaType: "application/vnd.oci.empty.v1+json",
+    digest: computeDigest(Buffer.from("{}")),
+    size: 2,
+  };
+  const annotations = { [manifestAnnotation.namespace]: namespace };
+  const bytes = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType, config, layers: [], annotations }));
   const digest = computeDigest(bytes);
   server.repos.set(vmName, {
     blobs: new Map(),
@@ -39,9 +45,9 @@ test("the snapshot of a released slot is retagged with its time, and nothing els
   await using server = await startFakeRegistry();
   await using registry = openRegistry({ address: server.url, plainHttp: true });
   const snapshots = snapshotsIn(registry, silentLogger);
-  await snapshots.release("vk-ns-demo-0", { signal });
+  await snapshots.release({ vmName: "vk-ns-demo-0", namespace: "ns" }, { signal });
   const digest = putSnapshot(server, "vk-ns-demo-0");
-  await snapshots.release("vk-ns-demo-0", { signal });
+  await snapshots.release({ vmName: "vk-ns-demo-0", namespace: "ns" }, { signal });
   const tags: string[] = [];
   for await (const tag of registry.repository("vk-ns-demo-0").tags({ signal })) tags.push(tag);
   assert.equal(tags.length, 1);
@@ -49,6 +55,16 @@ test("the snapshot of a released slot is retagged with its time, and nothing els
   const head = await registry.repository("vk-ns-demo-0").headManifest(tags[0] ?? "", { signal });
   assert.equal(head?.digest, digest);
   assert.equal(await snapshots.isHibernated("vk-ns-demo-0", options), false);
+});
+
+test("the snapshot of another namespace's machine of the same name is not retagged", async () => {
+  await using server = await startFakeRegistry();
+  await using registry = openRegistry({ address: server.url, plainHttp: true });
+  const digest = putSnapshot(server, "vk-a-b-c-0", "a");
+  await snapshotsIn(registry, silentLogger).release({ vmName: "vk-a-b-c-0", namespace: "a-b" }, { signal });
+  const repository = registry.repository("vk-a-b-c-0");
+  assert.deepEqual(await Array.fromAsync(repository.tags({ signal })), [hibernateTag]);
+  assert.equal((await repository.headManifest(hibernateTag, { signal }))?.digest, digest);
 });
 
 test("a retag that the registry did not keep is not trusted: the snapshot stays", async () => {
@@ -68,7 +84,9 @@ test("a retag that the registry did not keep is not trusted: the snapshot stays"
       });
     },
   });
-  await assert.rejects(snapshotsIn(forgetful, silentLogger).release("vk-ns-demo-0", { signal }));
+  await assert.rejects(
+    snapshotsIn(forgetful, silentLogger).release({ vmName: "vk-ns-demo-0", namespace: "ns" }, { signal }),
+  );
   const head = await registry.repository("vk-ns-demo-0").headManifest(hibernateTag, { signal });
   assert.equal(head?.digest, digest);
 });

@@ -53,8 +53,8 @@ export function snapshotsIn(registry: Registry, log: Logger): Snapshots {
         return false;
       }
     },
-    async release(vmName, options) {
-      if (isRepository(vmName)) await snapshots.release(vmName, { at: new Date() }, options);
+    async release({ vmName, namespace }, options) {
+      if (isRepository(vmName)) await snapshots.release(vmName, { namespace, at: new Date() }, options);
     },
   };
 }

@@ -114,7 +114,7 @@ function startReaper(parts: Parts, writes: ShardWrites, registry: Registry): Asy
       reservations,
       writes,
       findNodePool: (name) => caches.nodes.get({ name })?.pool ?? "",
-      releaseSnapshot: (vmName, call) => options.snapshots.release(vmName, call),
+      releaseSnapshot: (machine, call) => options.snapshots.release(machine, call),
       released: ({ pool }) => metrics.releases.inc({ pool }),
       duplicates: (count) => metrics.duplicates.set(count),
       registry,

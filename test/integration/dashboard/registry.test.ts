@@ -18,12 +18,13 @@ test("a set's snapshots are for who may read the set, the whole registry for who
   const machine = `vk-${namespace.name}-one-0`;
   const layer = randomBytes(10_000);
   await pushSharing(client, layer, [`${machine}:${latestTag}`, `${machine}:${anchorTag}`]);
-  await pushSharing(client, layer, [`vk-other-two-0:${hibernateTag}`]);
+  const toolbox = `vk-${namespace.name}-one-tools`;
+  await pushSharing(client, layer, [`vk-other-two-0:${hibernateTag}`, `${toolbox}:${latestTag}`]);
   await apply(cluster, {
     apiVersion: "cocoonset.cocoonstack.io/v1",
     kind: "CocoonSet",
     metadata: { namespace: namespace.name, name: "one" },
-    spec: { agent: { image: "cocoon-demo" } },
+    spec: { agent: { image: "cocoon-demo" }, toolboxes: [{ name: "tools", image: "cocoon-demo" }] },
   });
   const [reader, stranger] = await Promise.all([
     createUser(cluster, {
@@ -35,7 +36,7 @@ test("a set's snapshots are for who may read the set, the whole registry for who
   ]);
   const token = await registry.createToken({
     name: "dashboard",
-    scopes: ["repository:*:pull", "registry:catalog:*"],
+    scopes: ["repository:*:pull", "registry:catalog:*", "registry:tokens:list"],
   });
   const args = ["--registry", registry.url, "--registry-token", token];
   await using dashboard = await startTestDashboard({ cluster, signal: t.signal, args });
@@ -48,8 +49,8 @@ test("a set's snapshots are for who may read the set, the whole registry for who
   const reading = await open(reader);
   const rows = (await (await reading.send(path)).json()) as SnapshotRow[];
   assert.deepEqual(
-    rows.map(({ machine: name, tag }) => `${name}:${tag}`),
-    ["one-0:latest"],
+    rows.map(({ machine: name, tag }) => `${name}:${tag}`).sort(),
+    ["one-0:latest", "one-tools:latest"],
     "and not what cannot be restored",
   );
   assert.equal((await reading.send(`/api/snapshots?namespace=${namespace.name}&set=../one`)).status, 400);
@@ -82,8 +83,14 @@ test("a set's snapshots are for who may read the set, the whole registry for who
     },
     { timeoutMs: 20_000 },
   );
-  assert.deepEqual(all.repositories.map(({ name }) => name).sort(), [machine, "vk-other-two-0"].sort());
+  assert.deepEqual(
+    all.repositories.map(({ name }) => name).sort(),
+    [machine, toolbox, "vk-other-two-0"].sort(),
+  );
   assert.ok(all.storedBytes > 0 && all.storedBytes < all.totalBytes, "what is shared is stored once");
+  const listed = all.tokens?.find(({ name }) => name === "dashboard");
+  assert.deepEqual(listed?.scopes, ["repository:*:pull", "registry:catalog:*", "registry:tokens:list"]);
+  assert.doesNotMatch(JSON.stringify(all.tokens), new RegExp(token), "names and rights, never the secret");
   await cluster.kubectl(["delete", "clusterrole,clusterrolebinding", bound]);
 });
 

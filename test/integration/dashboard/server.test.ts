@@ -1,6 +1,8 @@
 /** The dashboard's server in front of a real API server: who may do what, and what an attacker gets. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { annotation, hostTaint } from "@cocoon/contract";
 import { customResourceDefinitions } from "@cocoon/contract/crd";
@@ -193,6 +195,41 @@ test("a read-only dashboard changes nothing, whatever the user may do", async (t
   assert.match(await refused.text(), /read-only/);
   assert.equal((await browser.send(`${pods(namespace.name)}/kept`)).status, 200);
   await assertSocketRefused(browser, `${pods(namespace.name)}/kept/exec?command=id`, dashboard.url);
+  const target = JSON.stringify({ namespace: namespace.name, machine: "kept", port: 80 });
+  assert.equal((await browser.send("/api/port-links", { method: "POST", body: target })).status, 403);
+});
+
+test("a port is opened by the gateway with the token of the user, and what it refuses is passed on", async (t) => {
+  const cluster = await sharedControlPlane();
+  await using namespace = await cluster.newNamespace();
+  const token = await createUser(cluster, { namespace: namespace.name, name: "opener", rules: [] });
+  const asked: unknown[] = [];
+  const gateway = createServer(({ method, url, headers }, response) => {
+    asked.push([method, url, headers.host, headers["cocoon-token"] === token]);
+    const isKnown = headers.host?.startsWith("80-web-0.team.") ?? false;
+    response.writeHead(isKnown ? 200 : 403);
+    response.end(JSON.stringify(isKnown ? { path: "/.cocoon/open?code=x" } : { message: "may not" }));
+  });
+  t.after(() => gateway.close());
+  await once(gateway.listen(0, "127.0.0.1"), "listening");
+  const { port } = gateway.address() as AddressInfo;
+  const args = ["--gateway", `http://{port}-{machine}.{namespace}.localhost:${port}`];
+  await using dashboard = await startTestDashboard({ cluster, signal: t.signal, args });
+  const browser = new TestBrowser(dashboard.url);
+  const open = (body: unknown, own = true) =>
+    browser.send("/api/port-links", { method: "POST", body: JSON.stringify(body), own });
+  const target = { namespace: "team", machine: "web-0", port: 80 };
+  assert.equal((await open(target)).status, 401, "before the user signs in");
+  await browser.signIn(token);
+  assert.equal((await open(target, false)).status, 403, "another site cannot ask for one");
+  assert.equal((await open({ ...target, machine: "web-0.evil" })).status, 400);
+  assert.deepEqual(asked, []);
+  const host = `80-web-0.team.localhost:${port}`;
+  assert.deepEqual(await (await open(target)).json(), { url: `http://${host}/.cocoon/open?code=x` });
+  assert.deepEqual(asked, [["POST", "/.cocoon/links", host, true]]);
+  const refused = await open({ ...target, machine: "other-0" });
+  assert.equal(refused.status, 403);
+  assert.match(await refused.text(), /the gateway says: may not/);
 });
 
 test("a link signs in once", async (t) => {

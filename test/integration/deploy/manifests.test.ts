@@ -83,6 +83,7 @@ describe("the API server takes", () => {
       "--set=webhook.certificates=cert-manager,colocation.certificates=cert-manager",
       "--set=registry.tls=cert-manager,legacy.enabled=true",
     ],
+    "with agent-sandbox": ["--set=agentSandbox.enabled=true,gateway.enabled=true"],
     "with every list filled": [
       "--set-string=imagePullSecrets[0].name=pull,operator.env[0].name=COCOONSET_CONCURRENCY,operator.env[0].value=8",
       "--set=webhook.nodeSelector.zone=a,registry.tolerations[0].operator=Exists,registry.storage.className=fast",
@@ -125,6 +126,17 @@ describe("the Helm chart", () => {
       new Set(wanted).symmetricDifference(new Set(chart)),
       new Set(["v1/Namespace//cocoon-system", "v1/Secret/cocoon-system/epoch-token"]),
     );
+  });
+
+  test("serves agent-sandbox where it is asked to", async () => {
+    const identity = "apiextensions.k8s.io/v1/CustomResourceDefinition//sandboxes.agents.x-k8s.io";
+    assert.ok(!(await helmTemplate()).map(readIdentity).includes(identity), "off by default");
+    const chart = await helmTemplate("--set=agentSandbox.enabled=true,gateway.enabled=true");
+    assert.ok(chart.map(readIdentity).includes(identity));
+    const deployed = findDeployments(chart).map((each) => canonical(each));
+    assert.equal(deployed.filter((text) => text.includes('"name":"AGENT_SANDBOX","value":"true"')).length, 1);
+    const router = '"name":"GATEWAY_SANDBOX_ROUTER_ADDR","value":":8081"';
+    assert.equal(deployed.filter((text) => text.includes(router)).length, 1);
   });
 
   test("passes its values on", async () => {

@@ -81,6 +81,31 @@ test("a port is reached with a token that has rights on the pod, and with no oth
   assert.equal(unknown.status, 502);
 });
 
+test("a link opens a port in a browser: once, with a cookie for this port alone", async () => {
+  const call = (path: string, method: string, more: Record<string, string> = {}) =>
+    fetch(world.url + path, {
+      method,
+      redirect: "manual",
+      headers: { "Cocoon-Machine": `${world.namespace}/${set}-0`, "Cocoon-Port": "8000", ...more },
+    });
+  assert.equal((await call("/.cocoon/links", "POST")).status, 401);
+  const other = (await kubectl("create", "token", "default")).trim();
+  assert.equal((await call("/.cocoon/links", "POST", { "Cocoon-Token": other })).status, 403);
+  const made = await call("/.cocoon/links", "POST", { "Cocoon-Token": token });
+  const { path } = (await made.json()) as { path: string };
+  assert.equal((await call(path, "GET", { "Cocoon-Port": "8001" })).status, 403);
+  const opened = await call(path, "GET");
+  assert.deepEqual([opened.status, opened.headers.get("location")], [303, "/"]);
+  assert.equal((await call(path, "GET")).status, 403, "it works once");
+  const cookie = (opened.headers.get("set-cookie") ?? "").split(";")[0] ?? "";
+  const page = await call("/", "GET", { cookie });
+  assert.deepEqual([page.status, await page.text()], [200, "page\n"]);
+  assert.equal((await call("/", "GET", { cookie: `${cookie}x` })).status, 403);
+  assert.equal((await call("/", "GET", { cookie, "Cocoon-Port": "8001" })).status, 403);
+  const foreign = { cookie, origin: "http://1-evil-0.default.localhost" };
+  assert.equal((await call("/", "POST", foreign)).status, 403);
+});
+
 test("by host name over HTTP/2, also the API of the SDK, and HTTP/1.1 on the same listener", async () => {
   const authority = await createAuthority("gateway test");
   const hosts = ["api.sbx.test", "*.sbx.test", `*.${world.namespace}.sbx.test`, "127.0.0.1"];

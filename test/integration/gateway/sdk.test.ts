@@ -329,6 +329,54 @@ test("a ServiceAccount token works as a key, with that account's rights", async 
   assert.equal((await Sandbox.getInfo(sandbox.sandboxId, connection)).sandboxId, sandbox.sandboxId);
 });
 
+test("a token of another namespace names this one, and does what its account may do here", async () => {
+  await using home = await cluster.newNamespace();
+  const ask = async (args: readonly string[]) => {
+    const done = await cluster.kubectl(args);
+    assert.equal(done.code, 0, done.stderr);
+    return done.stdout.trim();
+  };
+  const there = ["-n", world.namespace];
+  await ask(["create", "serviceaccount", "ann", "-n", home.name]);
+  const token = await ask(["create", "token", "ann", "-n", home.name]);
+  const connection = { ...world.connection, apiKey: `${world.namespace}:${token}` };
+  await assert.rejects(Sandbox.list(connection).nextItems(), /403.*may not get cocoonsets/);
+  const rules = ["--verb=get,create", "--resource=cocoonsets.cocoonset.cocoonstack.io,pods/exec"];
+  await ask(["create", "role", "ann", ...rules, ...there]);
+  await ask(["create", "rolebinding", "ann", "--role=ann", `--serviceaccount=${home.name}:ann`, ...there]);
+  // A refusal is believed for some seconds.
+  await eventually(
+    async () => assert.equal((await Sandbox.getInfo(sandbox.sandboxId, connection)).state, "running"),
+    { timeoutMs: 60_000, intervalMs: 1_000 },
+  );
+  await assert.rejects(Sandbox.kill(sandbox.sandboxId, connection), /403.*may not delete cocoonsets/);
+});
+
+test("usage is measured over time, by the guest itself", async () => {
+  const points = await eventually(
+    async () => {
+      const all = await sandbox.getMetrics();
+      assert.ok(all.length >= 3, `${all.length} points`);
+      return all;
+    },
+    { timeoutMs: 60_000, intervalMs: 2_000 },
+  );
+  const times = points.map(({ timestamp }) => timestamp.getTime());
+  assert.deepEqual(
+    times,
+    times.toSorted((left, right) => left - right),
+  );
+  assert.ok(points.every(({ memTotal, cpuCount }) => memTotal > 0 && cpuCount >= 1));
+  const [first = 0] = times;
+  const early = await sandbox.getMetrics({ end: new Date(first) });
+  assert.ok(early.length >= 1 && early.every(({ timestamp }) => timestamp.getTime() <= first));
+  const many = await fetch(`${world.url}/sandboxes/metrics?sandbox_ids=${sandbox.sandboxId}`, {
+    headers: { "X-API-KEY": world.key },
+  });
+  const { sandboxes } = (await many.json()) as { sandboxes: Record<string, { memTotal: number }> };
+  assert.ok((sandboxes[sandbox.sandboxId]?.memTotal ?? 0) > 0);
+});
+
 test("what is not offered is refused by name, never ignored", async () => {
   const create = (options: object) => Sandbox.create({ ...world.connection, ...options });
   await assert.rejects(create({ network: { denyOut: ["10.0.0.0/8"] } }), /network.denyOut: not offered/);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { ownControlPlane, temporaryDirectory } from "@cocoon/testkit";
+import { eventually, ownControlPlane, temporaryDirectory } from "@cocoon/testkit";
 import { Sandbox, Template } from "e2b";
 import { openGatewayWorld, type GatewayWorld } from "./world.ts";
 
@@ -44,7 +44,25 @@ test("a template is built by its steps, and sandboxes of it have its files, envi
   );
   assert.equal(await Template.exists("mine", world.connection), true);
   assert.equal(await Template.exists("other", world.connection), false);
-  const sandbox = await Sandbox.create("mine", { ...world.connection, ...slow, timeoutMs: 600_000 });
+  const tagged = await Template.assignTags("mine", ["v1", "stable"], world.connection);
+  assert.deepEqual(tagged.tags, ["v1", "stable"]);
+  const listTags = async () =>
+    (await Template.getTags("mine", world.connection))
+      .map(({ tag, buildId }) => `${tag} ${buildId}`)
+      .toSorted();
+  await eventually(async () =>
+    assert.deepEqual(await listTags(), [
+      `default ${built.buildId}`,
+      `stable ${built.buildId}`,
+      `v1 ${built.buildId}`,
+    ]),
+  );
+  await Template.removeTags("mine", "stable", world.connection);
+  await eventually(async () =>
+    assert.deepEqual(await listTags(), [`default ${built.buildId}`, `v1 ${built.buildId}`]),
+  );
+  await assert.rejects(Sandbox.create("mine:stable", world.connection), /404/);
+  const sandbox = await Sandbox.create("mine:v1", { ...world.connection, ...slow, timeoutMs: 600_000 });
   const ran = await sandbox.commands.run("cat made /srv/app/main.txt; echo $STAGE; pwd; id -un");
   assert.equal(ran.stdout, "built\nroot\nfrom the client\nbuilt\n/srv/work\nuser\n");
   assert.equal(await sandbox.kill(), true);

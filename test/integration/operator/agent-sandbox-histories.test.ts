@@ -38,6 +38,12 @@ async function patch(world: SandboxWorld, { name }: Model, spec: object): Promis
   await world.kubectl("patch", "sandbox", name, "--type=merge", "-p", JSON.stringify({ spec }));
 }
 
+/** The next pod is made in the same second, on any node, while the VM may still run. */
+async function removeByForce(world: SandboxWorld, name: string): Promise<void> {
+  const force = ["--force", "--grace-period=0", "--wait=false", "--ignore-not-found"];
+  await world.kubectl("delete", "pod", name, ...force);
+}
+
 /** One thing that happens. The world may still be busy with earlier ones. */
 const steps: Readonly<
   Record<string, (world: SandboxWorld, model: Model, pick: () => number) => Promise<void>>
@@ -60,9 +66,16 @@ const steps: Readonly<
   },
   deletePod: async (world, { name }) =>
     void (await world.kubectl("delete", "pod", name, "--wait=false", "--ignore-not-found")),
+  forcePod: (world, { name }) => removeByForce(world, name),
   killKubelet: async (world, _model, pick) => {
     const node = world.nodes[pick() % world.nodes.length];
     await node?.kill();
+    await node?.start();
+  },
+  forcePodOfDeadKubelet: async (world, { name }, pick) => {
+    const node = world.nodes[pick() % world.nodes.length];
+    await node?.kill();
+    await removeByForce(world, name);
     await node?.start();
   },
   killOperator: async (world) => {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { annotation, setAnnotation } from "@cocoon/contract";
 import { pods } from "@cocoon/kube";
+import { putTestSnapshot } from "@cocoon/machine/testing";
 import { eventually, sharedControlPlane } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
 import { buildSpec, openWorld, sets } from "./world.ts";
@@ -92,5 +93,25 @@ suite("operator safety", async () => {
       );
     });
     assert.deepEqual(await world.tags(world.vmName("p-x-0")), ["hibernate"]);
+  });
+
+  test("a set that is deleted does not touch another namespace's machine of the same name", async () => {
+    await using world = await openWorld(cluster);
+    const { namespace, signal, connection, registry } = world;
+    const vmName = world.vmName("q-0");
+    const released = "released-20260102T030405Z";
+    await world.apply("q", buildSpec(world, { deletionPolicy: "Purge" }));
+    await world.reaches("q", ({ phase }) => assert.equal(phase, "Running"));
+    // As set `<rest>-q` of a namespace whose name is the beginning of this one's pushes them.
+    for (const tag of ["hibernate", released])
+      await putTestSnapshot(registry, { vmName, tag, snapshotId: tag, namespace: "other" }, { signal });
+    const before = [await world.digest(vmName), await world.digest(vmName, released)];
+    await connection.delete(sets, { namespace, name: "q" }, { signal });
+    await eventually(async () => {
+      const { items } = await connection.list(sets, { namespace, signal });
+      assert.deepEqual(items, []);
+    });
+    assert.deepEqual(await world.tags(vmName), ["hibernate", released]);
+    assert.deepEqual([await world.digest(vmName), await world.digest(vmName, released)], before);
   });
 });

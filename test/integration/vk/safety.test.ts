@@ -118,6 +118,32 @@ test("a node that goes silent while it wakes a machine is fenced before another 
   await eventually(async () => assert.deepEqual(await tags(world, vmName), [anchorTag]), { timeoutMs });
 });
 
+test("a node that stood still since its claim never runs a machine that another one took over", async () => {
+  await using world = await openWorld(cluster);
+  const [first, second] = [await world.newNode(), await world.newNode()];
+  const vmName = await boot(world, first);
+  const marked = mark(first, vmName);
+  await world.annotate("demo", `${hibernate}=true`);
+  await reaches(world, "demo", "hibernated");
+  const seen: string[] = [];
+  first.host.changes.on("change", (id: string) => seen.push(first.host.vms.get(id)?.vm.state ?? "removed"));
+  const goOn = first.host.hold("clone");
+  await world.annotate("demo", `${hibernate}-`);
+  await eventually(() => assert.ok(first.host.calls.includes("clone")), { timeoutMs });
+  await cluster.kubectl(["taint", "node", first.name, "node.kubernetes.io/out-of-service=x:NoExecute"]);
+  await kubectl(world, "delete", "pod", "demo", "--force", "--grace-period=0");
+  const annotated = { ...runMachine(vmName), "vm.cocoonstack.io/restore-from-hibernate": "true" };
+  await world.apply(machinePod("demo", second.name, annotated));
+  await reaches(world, "demo", "ready");
+  await eventually(async () => assert.deepEqual(await tags(world, vmName), [anchorTag]), { timeoutMs });
+  goOn();
+  await eventually(() => assert.ok(seen.includes("removed")), { timeoutMs });
+  assert.ok(!seen.includes("running"), seen.join(", "));
+  assert.equal(first.host.vms.size, 0);
+  assert.equal(readMark(second, vmName), marked);
+  assert.deepEqual(await tags(world, vmName), [anchorTag], "the other node's snapshots are as they were");
+});
+
 test("a wake that is called off before the restore gives its claim back", async () => {
   await using world = await openWorld(cluster);
   const [first, second] = [await world.newNode(), await world.newNode()];

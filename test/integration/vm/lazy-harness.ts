@@ -8,7 +8,7 @@ import { startSlowLink, type LinkOptions, type SlowLink } from "@cocoon/oci/test
 import { startRegistry } from "@cocoon/registry";
 import { openFakeStorage } from "@cocoon/registry/testing";
 import { temporaryDirectory } from "@cocoon/testkit";
-import type { VmRuntime } from "@cocoon/vm";
+import type { CloneOptions, VmRuntime } from "@cocoon/vm";
 import { imageDirectory, openQemuRuntimeIn } from "./qemu-harness.ts";
 
 const mebibyte = 1024 * 1024;
@@ -92,6 +92,12 @@ export async function putMachineToSleep(sizes: {
     "sync",
   ];
   await run(runtime, id, fill.join(" && "));
+  await sendAhead(runtime, id);
+  await run(
+    runtime,
+    id,
+    `dd if=/dev/urandom of=/dev/shm/content bs=64K count=20 seek=7 conv=notrunc 2>/dev/null`,
+  );
   const sums = await run(runtime, id, sumScript);
   const saved = await runtime.snapshots.save(id, { name: repository, resume: false, signal });
   const client = stack.use(await openSnapshotClient());
@@ -124,6 +130,18 @@ export async function putMachineToSleep(sizes: {
   };
 }
 
+/** As a hibernation does it: what is saved then starts from a copy of the memory as it was. */
+async function sendAhead(runtime: VmRuntime, id: string): Promise<void> {
+  const names = await runtime.snapshots.withLiveFiles?.(
+    id,
+    ({ files }) => Promise.resolve(files.map(({ name }) => name)),
+    { leastBytes: 1, signal },
+  );
+  assert.ok(names);
+  assert.ok(names.includes("memory-ranges"));
+  assert.ok(!names.includes("device-state"), "nothing can be restored from it");
+}
+
 /** Of what outlives a boot. */
 export const diskSumScript = `${findRaw} && sha256sum /root/content $raw`;
 
@@ -150,10 +168,14 @@ export async function findPageServer(root: string, id: string): Promise<number> 
 
 export async function wake(
   runtime: VmRuntime,
-  { name, digest }: { readonly name: string; readonly digest: string },
+  {
+    name,
+    digest,
+    ...check
+  }: { readonly name: string; readonly digest: string } & Pick<CloneOptions, "beforeRun">,
 ): Promise<string> {
   const remote = { repository, digest, snapshotId: "" };
-  const vm = await runtime.cloneRemote?.({ name, remote }, { signal });
+  const vm = await runtime.cloneRemote?.({ name, remote }, { signal, ...check });
   assert.ok(vm);
   return vm.id;
 }

@@ -1,8 +1,9 @@
 /** A machine wakes before its memory and disks are here. Its content is compared by checksums made inside the guest. */
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { Fault } from "@cocoon/core";
 import { eventually, requireRoot } from "@cocoon/testkit";
 import type { VmRuntime } from "@cocoon/vm";
 import {
@@ -56,4 +57,20 @@ test("a woken machine answers before its memory has arrived, and is then indepen
   await runtime.stop(id, { force: true, signal });
   await runtime.start(id, { signal });
   assert.match(machine.sums, new RegExp(await run(runtime, id, "sha256sum /root/content")));
+});
+
+test("a machine whose caller's last check refuses never runs, and leaves nothing", async () => {
+  await using node = await openLazyNode(machine);
+  await using runtime = await node.open();
+  const refusal = new Fault("unavailable", "the claim could not be read");
+  const seen: string[] = [];
+  const beforeRun = async () => {
+    for (const { state } of await runtime.list({ signal })) seen.push(state);
+    throw refusal;
+  };
+  const refused = wake(runtime, { name: "refused", digest: machine.digest, beforeRun });
+  await assert.rejects(refused, (error) => error === refusal);
+  assert.deepEqual(seen, ["creating"]);
+  assert.deepEqual(await runtime.list({ signal }), []);
+  assert.deepEqual(await readdir(join(node.root, "qemu", "vms")), []);
 });

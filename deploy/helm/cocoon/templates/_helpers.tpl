@@ -29,6 +29,20 @@
 {{- end }}
 {{- end }}
 
+{{- define "cocoon.agentSandboxEnv" -}}
+{{- if .Values.agentSandbox.enabled -}}
+- name: AGENT_SANDBOX
+  value: "true"
+{{- end }}
+{{- end }}
+
+{{- define "cocoon.sandboxRouterEnv" -}}
+{{- if .Values.agentSandbox.enabled -}}
+- name: GATEWAY_SANDBOX_ROUTER_ADDR
+  value: ":8081"
+{{- end }}
+{{- end }}
+
 {{- define "cocoon.registryMounts" -}}
 {{- if and .Values.registry.enabled (ne .Values.registry.tls "none") -}}
 - name: registry-ca

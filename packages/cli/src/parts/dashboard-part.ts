@@ -34,6 +34,7 @@ export function dashboardPart(context: PartContext): Component {
       [listenSetting]: `${loopback}:${ports.dashboard}`,
       METRICS_ADDR: `${loopback}:${ports.dashboardHealth}`,
       DASHBOARD_METRICS_TARGETS: targets.join(","),
+      DASHBOARD_GATEWAY: `http://{port}-{machine}.{namespace}.localhost:${ports.gateway}`,
     },
     secrets: { DASHBOARD_SESSION_KEY: deriveSessionKey(context) },
     healthPort: ports.dashboardHealth,

@@ -4,7 +4,6 @@ import {
   annotation,
   apiGroup,
   findCondition,
-  gatewayKey,
   label,
   machineContainer,
   nodeAnnotation,
@@ -84,7 +83,6 @@ export function readSetRow(set: SetObject): SetRow {
     pool: spec?.nodePool ?? "",
     snapshotPolicy: spec?.snapshotPolicy ?? "always",
     deletionPolicy: spec?.deletionPolicy ?? "",
-    sandbox: set.metadata.labels?.[gatewayKey.sandbox] === "true",
     deleting: set.metadata.deletionTimestamp !== undefined,
     message: findCondition(status?.conditions, "Ready")?.message ?? "",
     members: [...(status?.agents ?? []), ...(status?.toolboxes ?? [])].map(readMember),
@@ -131,6 +129,11 @@ export function readNodeRow({ metadata, spec, status }: Node): NodeRow {
     cpu,
     memory,
     machines: metadata.annotations?.[nodeAnnotation.machines] ?? "",
+    frozen: (metadata.annotations?.[nodeAnnotation.frozenMachines] ?? "").split(",").filter(Boolean).length,
+    pressure: (status?.conditions ?? [])
+      .filter((condition) => condition.type !== "Ready" && condition.status === "True")
+      .map((condition) => condition.type),
+    runtime: readString(status?.nodeInfo?.["containerRuntimeVersion"]),
     version: readString(status?.nodeInfo?.["kubeletVersion"]),
     createdAt: metadata.creationTimestamp ?? "",
   };

@@ -1,5 +1,5 @@
 /** What the pages show of the registry: repositories with their sizes, tokens, and the snapshots of one set. */
-import { readTagPurpose, sealTag, vmName } from "@cocoon/contract";
+import { podName, readTagPurpose, sealTag, vmName } from "@cocoon/contract";
 import { Fault, isFault } from "@cocoon/core";
 import * as z from "zod";
 import type { Upstream } from "../api/upstream.ts";
@@ -34,7 +34,10 @@ const tokensSchema = z.array(
 const tagsSchema = z.array(z.object({ name: z.string(), totalSize: size, pushedAt: text, digest: text }));
 const setSchema = z.object({
   spec: z
-    .object({ agent: z.object({ replicas: z.number().int().min(0).max(10_000).default(0) }).prefault({}) })
+    .object({
+      agent: z.object({ replicas: z.number().int().min(0).max(10_000).default(0) }).prefault({}),
+      toolboxes: z.array(z.object({ name: z.string() })).default([]),
+    })
     .prefault({}),
 });
 
@@ -97,29 +100,28 @@ export class RegistryView {
     user: SignedIn,
     signal: AbortSignal,
   ): Promise<SnapshotRow[]> {
-    const replicas = await this.#readReplicas({ namespace, set }, user, signal);
-    const slots = Array.from({ length: Math.min(maxMachines, replicas + 1) }, (_, slot) => slot);
+    const members = await this.#readMembers({ namespace, set }, user, signal);
     const found = await Promise.all(
-      slots.map(async (slot) => {
-        const name = this.#client.fullName(vmName({ namespace, set }, slot));
+      members.map(async (member) => {
+        const name = this.#client.fullName(vmName({ namespace, set }, member));
         const path = `/api/repositories/${name.split("/").map(encodeURIComponent).join("/")}/tags`;
         const tags = (await this.#client.get(path, tagsSchema, signal)) ?? [];
         return tags.flatMap(({ name: tag, totalSize: bytes, pushedAt, digest }): SnapshotRow[] => {
           const purpose = readTagPurpose(tag);
           if (purpose === "anchor" || purpose === "claim" || tag === sealTag) return [];
-          return [{ machine: `${set}-${slot}`, tag, purpose, bytes, pushedAt, digest }];
+          return [{ machine: podName(set, member), tag, purpose, bytes, pushedAt, digest }];
         });
       }),
     );
     return found.flat().sort((left, right) => (left.pushedAt < right.pushedAt ? 1 : -1));
   }
 
-  /** The API server decides whether the user may see the set. */
-  async #readReplicas(
+  /** Slots and toolboxes. The API server decides whether the user may see the set. */
+  async #readMembers(
     { namespace, set }: SnapshotQuery,
     { token }: SignedIn,
     signal: AbortSignal,
-  ): Promise<number> {
+  ): Promise<readonly (number | string)[]> {
     const path = `/apis/cocoonset.cocoonstack.io/v1/namespaces/${namespace}/cocoonsets/${set}`;
     const { status, body } = await this.#upstream.json({ method: "GET", path, token, signal });
     if (status === 401) throw new Fault("unauthorized", "the API server no longer accepts the token");
@@ -128,6 +130,8 @@ export class RegistryView {
     const parsed = setSchema.safeParse(body);
     if (status !== 200 || !parsed.success)
       throw new Fault("unavailable", `the API server answered ${status} when asked for set ${set}`);
-    return parsed.data.spec.agent.replicas;
+    const { agent, toolboxes } = parsed.data.spec;
+    const slots = Array.from({ length: Math.min(maxMachines, agent.replicas + 1) }, (_, slot) => slot);
+    return [...slots, ...toolboxes.slice(0, maxMachines).map(({ name }) => name)];
   }
 }

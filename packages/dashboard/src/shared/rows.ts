@@ -55,8 +55,6 @@ export interface SetRow {
   readonly deletionPolicy: string;
   readonly createdAt: string;
   readonly deleting: boolean;
-  /** Made by the gateway. */
-  readonly sandbox: boolean;
   readonly message: string;
   readonly members: readonly SetMember[];
 }
@@ -83,6 +81,12 @@ export interface NodeRow {
   readonly cpu: string;
   readonly memory: string;
   readonly machines: string;
+  /** Machines that it keeps frozen, because a pod of another node had them. */
+  readonly frozen: number;
+  /** Conditions that say that the host is short of something. */
+  readonly pressure: readonly string[];
+  /** The VM runtime and its version. */
+  readonly runtime: string;
   readonly version: string;
   readonly createdAt: string;
 }
@@ -144,8 +148,8 @@ export interface Me {
   readonly hasHealth: boolean;
   /** Whether a registry is configured. */
   readonly hasRegistry: boolean;
-  /** Address of a port of a sandbox, with `{port}` and `{sandbox}`; "" without a gateway. */
-  readonly gateway: string;
+  /** Whether ports of machines can be opened through a gateway. */
+  readonly hasGateway: boolean;
 }
 
 export interface SeriesData {

@@ -31,6 +31,13 @@ export const findingTexts = {
     ok: "Every object is reconciled.",
     fix: (count: number): string => `${count} objects fail to reconcile. See the warnings below.`,
   },
+  hosts: {
+    title: "Hosts",
+    ok: "No node is short of memory or disk, and none keeps a frozen machine.",
+    fix: (what: string): string => `${what}. Free some, or drain the node.`,
+    frozen: (name: string): string =>
+      `${name} keeps frozen machines that run elsewhere; see cocoonctl doctor there`,
+  },
   storage: {
     title: "Storage",
     ok: (free: string): string => `${free} free where there is least.`,

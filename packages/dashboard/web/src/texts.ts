@@ -1,6 +1,8 @@
-/** Every text of the page, in one place: here, and in the two files beside it that are part of it. */
+/** Every text of the page, in one place: here, and in the files beside it that are part of it. */
 import { actionTexts, explainTexts } from "./texts-actions.ts";
+import { drainTexts } from "./texts-drain.ts";
 import { findingTexts } from "./texts-findings.ts";
+import { mapTexts } from "./texts-map.ts";
 
 export const texts = {
   product: "Cocoon",
@@ -8,7 +10,7 @@ export const texts = {
     title: "Sign in",
     token: "Token for the Kubernetes API",
     tokenHelp:
-      "A token of your kubeconfig, of an OIDC login, or of a service account: kubectl create token NAME. It stays in an encrypted cookie of this browser and is sent to nothing but the API server.",
+      "A token of your kubeconfig, of an OIDC login, or of a service account: kubectl create token NAME. It stays in an encrypted cookie of this browser and is sent to nothing but the API server, and to the gateway when you open a port.",
     submit: "Sign in",
     busy: "Signing in…",
     local: "On a machine where npm run up was used, cocoonctl dashboard prints a link that signs you in.",
@@ -122,7 +124,8 @@ export const texts = {
   port: {
     title: "Open a port",
     port: "Port of the guest",
-    open: (address: string): string => `Open ${address}`,
+    open: "Open in a new tab",
+    blocked: "The browser did not open a tab. Allow pop-ups of this page and try again.",
     command: "On your own machine:",
     orCommand: "Or on your own machine:",
   },
@@ -163,6 +166,8 @@ export const texts = {
     follow: "Follow",
     console: "Serial console instead of the journal",
     again: "Load again",
+    ended: "The stream ended; it is followed again in a moment.",
+    asleep: "The machine does not run. The log is followed again when it does.",
     filter: "Only lines with",
   },
   files: {
@@ -184,6 +189,7 @@ export const texts = {
   },
   action: actionTexts,
   explain: explainTexts,
+  drain: drainTexts,
   create: {
     title: "Create a set",
     form: "Form",
@@ -219,8 +225,6 @@ export const texts = {
     shared: "Shared between them",
   },
   health: {
-    parts: "Parts",
-    up: "answers",
     down: "does not answer",
     charts: "The last hour",
     noTargets: "No metrics are configured for this dashboard (--metrics-targets).",
@@ -231,6 +235,7 @@ export const texts = {
     noWarnings: "There are no warnings.",
   },
   finding: findingTexts,
+  map: mapTexts,
   error: {
     title: "That failed",
     retry: "Try again",

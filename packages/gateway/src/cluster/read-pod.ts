@@ -6,8 +6,8 @@ import { impersonate } from "../tenants/tenant.ts";
 export interface PodQuery extends Abortable {
   readonly namespace: string;
   readonly pod: string;
-  /** Whose rights are used. */
-  readonly user: string;
+  /** Whose rights are used; undefined: the gateway's own. */
+  readonly user: string | undefined;
 }
 
 /** Undefined when there is none. */
@@ -16,7 +16,7 @@ export async function tryReadPod(
   { namespace, pod, user, signal }: PodQuery,
 ): Promise<Pod | undefined> {
   const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(pod)}`;
-  const headers = impersonate({ user });
+  const headers = user === undefined ? {} : impersonate({ user });
   return (await ignoreFault("notFound", client.raw({ method: "GET", path, headers, signal }))) as
     | Pod
     | undefined;

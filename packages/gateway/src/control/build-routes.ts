@@ -6,6 +6,8 @@ import type { BuildRecord, BuildRecords } from "../templates/build-records.ts";
 import { buildBody } from "../templates/build-steps.ts";
 import type { TemplateBuilder } from "../templates/template-builder.ts";
 import type { Call, Routes } from "./router.ts";
+import { defaultTag } from "../sandboxes/read-snapshot.ts";
+import { tagsSchema } from "./tag-routes.ts";
 import { parseBody } from "./shapes.ts";
 
 export interface BuildRoutesOptions {
@@ -17,7 +19,7 @@ export interface BuildRoutesOptions {
 const newTemplate = z.object({
   name: z.string().max(200).nullish(),
   alias: z.string().max(200).nullish(),
-  tags: z.array(z.string()).nullish(),
+  tags: tagsSchema.nullish(),
   cpuCount: z.int().min(1).max(64).nullish(),
   memoryMB: z.int().min(64).max(1_048_576).nullish(),
 });
@@ -33,11 +35,11 @@ export function buildBuildRoutes({ records, files, builder }: BuildRoutesOptions
   return {
     "POST /v3/templates": async (call) => {
       const body = parseBody(newTemplate, call.body);
-      const alias = parseName(call, body);
+      const { alias, tags } = parseName(call, body);
       const { cpuCount: cpus, memoryMB: memoryMiB } = body;
       const record = await records.create(
         call.tenant,
-        { alias, ...(cpus ? { cpus } : {}), ...(memoryMiB ? { memoryMiB } : {}) },
+        { alias, tags, ...(cpus ? { cpus } : {}), ...(memoryMiB ? { memoryMiB } : {}) },
         call,
       );
       sendJson(call.response, 202, formatNew(record));
@@ -69,16 +71,17 @@ export function buildBuildRoutes({ records, files, builder }: BuildRoutesOptions
 
 const namePattern = /^(?:([a-z0-9-]+)\/)?([a-z0-9]([a-z0-9_-]{0,58}[a-z0-9])?)(?::([a-z0-9._-]+))?$/;
 
-/** One build of a name at a time is what the registry keeps: its tag is `default`. */
-function parseName({ tenant }: Call, { name, alias: older, tags }: z.output<typeof newTemplate>): string {
-  const [, owner, alias, , tag = "default"] = namePattern.exec((name ?? older ?? "").toLowerCase()) ?? [];
+/** Tags come with the name, beside it, or are `default`. */
+function parseName(
+  { tenant }: Call,
+  { name, alias: older, tags: more }: z.output<typeof newTemplate>,
+): Pick<BuildRecord, "alias" | "tags"> {
+  const [, owner, alias, , tag] = namePattern.exec((name ?? older ?? "").toLowerCase()) ?? [];
   if (alias === undefined) throw new ApiError(400, "name: letters, digits, - and _, at most 60");
   if (owner !== undefined && owner !== tenant.namespace)
     throw new ApiError(400, `name: the namespace is ${tenant.namespace}`);
-  for (const each of [tag, ...(tags ?? [])])
-    if (each !== "default")
-      throw new ApiError(400, `tags: "${each}" is not offered; a template has the tag default`);
-  return alias;
+  const tags = [...(tag === undefined ? [] : [tag]), ...(more ?? [])];
+  return { alias, tags: tags.length === 0 ? [defaultTag] : [...new Set(tags)] };
 }
 
 function readOrigin({ request }: Call): string {
@@ -87,12 +90,12 @@ function readOrigin({ request }: Call): string {
   return `${isTls ? "https" : "http"}://${request.headers.host ?? ""}`;
 }
 
-function formatNew({ namespace, templateId, buildId, alias }: BuildRecord): unknown {
+function formatNew({ namespace, templateId, buildId, alias, tags }: BuildRecord): unknown {
   return {
     templateID: templateId,
     buildID: buildId,
     names: [`${namespace}/${alias}`],
-    tags: ["default"],
+    tags,
     aliases: [alias],
     public: false,
   };

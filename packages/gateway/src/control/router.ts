@@ -39,10 +39,12 @@ export class ControlRouter {
 
   constructor(options: RouterOptions) {
     this.#options = options;
-    this.#routes = Object.entries(options.routes).map(([key, handle]) => {
+    const routes = Object.entries(options.routes).map(([key, handle]) => {
       const [method = "", pattern = ""] = key.split(" ");
       return { method, segments: pattern.split("/"), handle };
     });
+    // "/sandboxes/metrics" before "/sandboxes/{id}".
+    this.#routes = routes.toSorted((left, right) => countParameters(left) - countParameters(right));
   }
 
   async serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -95,6 +97,10 @@ export class ControlRouter {
     }
     return undefined;
   }
+}
+
+function countParameters({ segments }: Route): number {
+  return segments.filter((segment) => segment.startsWith("{")).length;
 }
 
 function match(

@@ -8,7 +8,7 @@ import type { Sandbox, SandboxSpec } from "../sandboxes/sandbox.ts";
 import type { SandboxStore } from "../sandboxes/store.ts";
 import { chooseMachine, type ChosenMachine } from "../sandboxes/choose-machine.ts";
 import type { Snapshots } from "../sandboxes/snapshots.ts";
-import type { Templates } from "../sandboxes/templates.ts";
+import type { Template, Templates } from "../sandboxes/templates.ts";
 import type { WarmPool } from "../sandboxes/warm-pool.ts";
 import type { Tenant } from "../tenants/tenant.ts";
 import { parseListQuery, selectPage } from "./list.ts";
@@ -92,10 +92,16 @@ class SandboxRoutes {
     const { pooled, boots } = request;
     const warm = pooled && { template: pooled, setSpec: request.setSpec, spec: request.spec };
     const taken = warm && !request.id ? await pool.tryTake(tenant, warm, options) : undefined;
-    const sandbox = taken ?? (await lifecycle.create(tenant, request, options));
-    if (boots) snapshots.saveBuiltIn(tenant, boots);
-    if (warm && !boots) pool.fill(tenant, warm);
-    return sandbox;
+    try {
+      const sandbox = taken ?? (await lifecycle.create(tenant, request, options));
+      if (warm && !boots) pool.fill(tenant, warm);
+      return sandbox;
+    } catch (error) {
+      throw boots && !request.id ? explainPreparing(error, boots) : error;
+    } finally {
+      // Also when it took too long: a node that builds the image goes on for the machine that is saved.
+      if (boots) snapshots.saveBuiltIn(tenant, boots);
+    }
   }
 
   #plan(body: CreateBody, { tenant, version, idempotency }: Origin): Planned {
@@ -220,6 +226,16 @@ class SandboxRoutes {
   #size({ spec }: Sandbox) {
     return spec.machine ?? { cpus: 1, memoryMiB: 0, storageMiB: 0 };
   }
+}
+
+/** Nothing was made, so that a client may ask again. */
+function explainPreparing(error: unknown, { name }: Template): unknown {
+  if (!(error instanceof ApiError) || error.status !== 504) return error;
+  return new ApiError(
+    503,
+    `template ${name} is being prepared: a node makes its image with its first use, which takes minutes; ask again`,
+    { errorCode: "sandbox_capacity_unavailable", headers: { "retry-after": "60", "should-retry": "false" } },
+  );
 }
 
 function withoutMemory(): ApiError {

@@ -1,12 +1,12 @@
 /** Templates: which there are, those of the gateway and those that the tenant built. */
 import { ApiError, sendJson } from "../http/answer.ts";
 import type { MachineSources } from "../sandboxes/choose-machine.ts";
-import type { Snapshot } from "../sandboxes/snapshots.ts";
+import type { Snapshot } from "../sandboxes/read-snapshot.ts";
 import type { Template } from "../sandboxes/templates.ts";
 import type { Call, Routes } from "./router.ts";
 import { envdVersion } from "./shapes.ts";
 
-const noBuild = "00000000-0000-0000-0000-000000000000";
+export const noBuild = "00000000-0000-0000-0000-000000000000";
 
 export function buildTemplateRoutes({ templates, snapshots }: MachineSources): Routes {
   const list = async ({ response, tenant }: Call) => {
@@ -23,23 +23,20 @@ export function buildTemplateRoutes({ templates, snapshots }: MachineSources): R
       sendJson(response, 200, { ...formatTemplate(template), builds: [] });
     },
     "GET /templates/aliases/{alias}": async ({ response, tenant, parameter }) => {
-      const built = snapshots.tryFind(tenant.namespace, parameter("alias"));
+      const [built] = snapshots.listBuilds(tenant.namespace, parameter("alias"));
       if (built) return sendJson(response, 200, { templateID: built.name, public: false });
       const template = templates.tryGet(parameter("alias"));
       if (!template) throw new ApiError(404, `template "${parameter("alias")}" not found`);
       sendJson(response, 200, { templateID: template.name, public: true });
     },
-    "GET /templates/{id}/tags": async ({ response, tenant, parameter }) => {
-      const built = snapshots.tryFind(tenant.namespace, parameter("id"));
-      if (!built) throw new ApiError(404, `template "${parameter("id")}" not found`);
-      sendJson(response, 200, [{ tag: "default", buildID: noBuild, createdAt: built.createdAt }]);
-    },
   };
 }
 
-function formatBuilt({ name, namespace, alias, template, createdAt }: Snapshot): Record<string, unknown> {
+function formatBuilt(built: Snapshot): Record<string, unknown> {
+  const { name, namespace, alias, template, createdAt, build } = built;
   return {
     ...formatTemplate({ ...template, name }),
+    buildID: build ?? noBuild,
     public: false,
     aliases: alias === "" ? [] : [alias],
     names: alias === "" ? [] : [`${namespace}/${alias}`],

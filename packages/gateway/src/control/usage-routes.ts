@@ -1,6 +1,6 @@
 /** Metrics and logs of sandboxes. */
 import type { KubeConnection } from "@cocoon/kube";
-import { readUsage } from "../envd/guest-metrics.ts";
+import { readUsageSince, type UsageSample } from "../envd/guest-metrics.ts";
 import { ApiError, sendJson } from "../http/answer.ts";
 import type { Guests } from "../sandboxes/guests.ts";
 import { parseSandboxId } from "../sandboxes/ids.ts";
@@ -26,7 +26,7 @@ export function buildUsageRoutes(options: UsageOptions): Routes {
       sendJson(call.response, 200, { sandboxes: await readMany(call, options) }),
     "GET /sandboxes/{id}/metrics": async (call) => {
       const sandbox = await require(call);
-      sendJson(call.response, 200, isWanted(call.query) ? await readMetrics(sandbox, call, options) : []);
+      sendJson(call.response, 200, await readHistory(sandbox, call, options));
     },
     "GET /sandboxes/{id}/logs": async (call) => {
       const entries = await readLogs(await require(call), call, options);
@@ -42,23 +42,34 @@ export function buildUsageRoutes(options: UsageOptions): Routes {
   };
 }
 
-/** The gateway keeps no history: it measures now, and now is what is asked for unless `end` lies in the past. */
-function isWanted(query: URLSearchParams): boolean {
-  const now = Date.now() / 1000;
-  const end = query.get("end");
-  const start = query.get("start");
-  return (end === null || Number(end) >= now - 5) && (start === null || Number(start) <= now + 5);
+interface Span {
+  readonly start: number;
+  readonly end: number;
 }
 
-async function readMetrics(
-  sandbox: Sandbox,
-  { signal }: Pick<Call, "signal">,
-  { guests }: UsageOptions,
-): Promise<readonly unknown[]> {
+/** Unix seconds; a bound that is not given is open. */
+function parseSpan(query: URLSearchParams): Span {
+  const read = (name: string, open: number) => {
+    const text = query.get(name);
+    const value = text === null ? open : Number(text);
+    if (Number.isNaN(value)) throw new ApiError(400, `${name}: unix seconds`);
+    return value;
+  };
+  return { start: read("start", 0), end: read("end", Number.POSITIVE_INFINITY) };
+}
+
+/** The guest keeps the history: it is there for every replica, and after a pause. A clone has that of its template too, which is left out. */
+async function readHistory(sandbox: Sandbox, call: Call, { guests }: UsageOptions): Promise<unknown[]> {
+  const { start, end } = parseSpan(call.query);
   if (!sandbox.isReady) return [];
-  const usage = await readUsage(guests.open(sandbox), { signal });
-  const now = new Date();
-  return [{ timestamp: now.toISOString(), timestampUnix: Math.floor(now.getTime() / 1000), ...usage }];
+  const made = Date.parse(sandbox.set.metadata.creationTimestamp ?? "") / 1000 || 0;
+  const since = Math.floor(Math.max(start, made));
+  const samples = await readUsageSince(guests.open(sandbox), { since, signal: call.signal });
+  return samples.filter(({ at }) => at >= since && at <= end).map(formatSample);
+}
+
+function formatSample({ at, ...usage }: UsageSample): unknown {
+  return { timestamp: new Date(at * 1000).toISOString(), timestampUnix: at, ...usage };
 }
 
 async function readMany(call: Call, options: UsageOptions): Promise<Record<string, unknown>> {
@@ -67,8 +78,9 @@ async function readMany(call: Call, options: UsageOptions): Promise<Record<strin
   const entries = await Promise.all(
     ids.map(async (id) => {
       const sandbox = options.store.tryGet({ namespace: call.tenant.namespace, id: parseSandboxId(id) });
-      const [metric] = sandbox ? await readMetrics(sandbox, call, options) : [];
-      return metric === undefined ? [] : [[id, metric] as const];
+      if (!sandbox?.isReady) return [];
+      const sample = (await readUsageSince(options.guests.open(sandbox), call)).at(-1);
+      return sample ? [[id, formatSample(sample)] as const] : [];
     }),
   );
   return Object.fromEntries(entries.flat());

@@ -1,8 +1,9 @@
 /** Usage as the guest measures it. */
 import type { Abortable } from "@cocoon/core";
 import type { Guest } from "../guest/guest.ts";
+import type { GuestRecord } from "../guest/protocol.ts";
 
-export interface GuestUsage {
+interface GuestUsage {
   readonly cpuCount: number;
   readonly cpuUsedPct: number;
   readonly memTotal: number;
@@ -12,11 +13,30 @@ export interface GuestUsage {
   readonly diskUsed: number;
 }
 
-export async function readUsage(guest: Guest, options: Abortable): Promise<GuestUsage> {
-  const [record = {}] = await guest.call({ op: "stats" }, options);
+/** Usage at one moment, in unix seconds. */
+export interface UsageSample extends GuestUsage {
+  readonly at: number;
+}
+
+/** Of now, last; before it what the guest has measured since then, oldest first. A guest keeps the last two hours. */
+export async function readUsageSince(
+  guest: Guest,
+  { since, signal }: Abortable & { readonly since?: number },
+): Promise<readonly UsageSample[]> {
+  const records = await guest.call({ op: "stats", ...(since === undefined ? {} : { since }) }, { signal });
+  return records.map(readSample);
+}
+
+async function readUsage(guest: Guest, options: Abortable): Promise<GuestUsage> {
+  return (await readUsageSince(guest, options)).at(-1) ?? readSample({});
+}
+
+function readSample(record: GuestRecord): UsageSample {
   const number = (key: string) => (typeof record[key] === "number" ? record[key] : 0);
   const memTotal = number("memoryTotal");
   return {
+    // One of before the history says none.
+    at: number("at") || Math.floor(Date.now() / 1000),
     cpuCount: number("cpus"),
     cpuUsedPct: number("cpuMillis") / 1000,
     memTotal,

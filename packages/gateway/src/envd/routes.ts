@@ -73,7 +73,7 @@ export class EnvdRoutes {
     signal: AbortSignal,
   ): Promise<void> {
     if (internal.has(path)) throw new ApiError(404, "not found");
-    if (path === "/health") return sendEmpty(response, 204);
+    if (path === "/health") return this.#answerHealth(response, sandbox, signal);
     const guest = this.#options.guests.open(sandbox);
     if (path === "/files" && (request.method === "GET" || request.method === "POST")) {
       this.#authorizeFile(request, sandbox, query);
@@ -87,6 +87,13 @@ export class EnvdRoutes {
       path === "/files" ? 405 : path === "/files/compose" ? 501 : 404,
       `${request.method ?? ""} ${path} is not offered`,
     );
+  }
+
+  /** Clients take 502 for "does not run": so it is when the guest cannot be reached, for example because its node is lost. */
+  async #answerHealth(response: ServerResponse, sandbox: Sandbox, signal: AbortSignal): Promise<void> {
+    if (await this.#options.guests.answers(sandbox, { signal })) return sendEmpty(response, 204);
+    const body = { sandboxId: sandbox.id, message: "The sandbox was not found", code: 502 };
+    sendJson(response, 502, body);
   }
 
   #authorize(request: IncomingMessage, sandbox: Sandbox): void {

@@ -25,7 +25,7 @@
  *   write path user metadata    body; J entry, Z
  *   watch path recursive        J started, then J event changed [entry] for each change
  *   create-watcher, watcher-get, watcher-remove     J watcher; J event …; Z
- *   stats                       J, Z
+ *   stats since                 J for each sample since then, J of now, Z
  */
 import { Fault } from "@cocoon/core";
 

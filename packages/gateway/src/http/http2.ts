@@ -4,6 +4,7 @@ import {
   type Http2ServerRequest,
   type Http2ServerResponse,
   type ServerHttp2Session,
+  type ServerHttp2Stream,
 } from "node:http2";
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Server as HttpsServer } from "node:https";
@@ -16,10 +17,20 @@ const maxInvalidFrames = 100;
 const maxHeaderPairs = 200;
 const resetCode = 2; // INTERNAL_ERROR: clients take other codes for a clean end
 
+export interface Http2Handlers {
+  readonly request: RequestListener;
+  /** A WebSocket of RFC 8441: the stream is its socket once the request was answered with 200. */
+  readonly webSocket: (request: IncomingMessage, stream: ServerHttp2Stream) => void;
+}
+
 /** Ends its sessions when it is disposed; requests that are open finish first. */
-export function serveHttp2(server: HttpsServer, handler: RequestListener): Disposable {
+export function serveHttp2(server: HttpsServer, handlers: Http2Handlers): Disposable {
   const http2 = createServer({
-    settings: { maxConcurrentStreams: maxStreams, maxHeaderListSize: 32 * 1024 },
+    settings: {
+      maxConcurrentStreams: maxStreams,
+      maxHeaderListSize: 32 * 1024,
+      enableConnectProtocol: true,
+    },
     maxSessionInvalidFrames: maxInvalidFrames,
     maxHeaderListPairs: maxHeaderPairs,
   });
@@ -29,7 +40,13 @@ export function serveHttp2(server: HttpsServer, handler: RequestListener): Dispo
     session.once("close", () => sessions.delete(session));
     session.on("error", () => session.destroy());
   });
-  http2.on("request", (request, response) => handler(...adapt(request, response)));
+  http2.on("request", (request, response) => handlers.request(...adapt(request, response)));
+  http2.on("connect", (request: Http2ServerRequest, response: Http2ServerResponse) => {
+    const { stream } = request;
+    stream.on("error", () => stream.destroy());
+    if (request.headers[":protocol"] === "websocket") handlers.webSocket(adapt(request, response)[0], stream);
+    else response.writeHead(405).end();
+  });
   const [serveHttp1] = server.listeners("secureConnection");
   server.removeAllListeners("secureConnection");
   server.on("secureConnection", (socket: TLSSocket) => {

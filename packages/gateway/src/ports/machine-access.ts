@@ -1,6 +1,6 @@
 /**
  * Machines of any set, for requests to their ports. A caller shows a token of a ServiceAccount or an API key, and acts with its rights:
- * the API server decides. A set opens ports to all, and asks for wakes, by annotation; these are done as the account `cocoon-sandbox` of its namespace.
+ * the API server decides. Other users were checked before (visitors.ts); the gateway then acts by itself. A set opens ports to all, and asks for wakes, by annotation; these are done as the account `cocoon-sandbox` of its namespace.
  */
 import { apiVersion, gatewayKey, readHibernate, readMachineState } from "@cocoon/contract";
 import { isFault, sleep, type Abortable } from "@cocoon/core";
@@ -8,7 +8,7 @@ import type { KubeConnection, Pod, RawRequest } from "@cocoon/kube";
 import type { PodAccess, PodConnection } from "../cluster/pod-access.ts";
 import { tryReadPod } from "../cluster/read-pod.ts";
 import { cocoonSets, type SetObject } from "../sandboxes/sandbox.ts";
-import { impersonate } from "../tenants/tenant.ts";
+import { impersonate, sandboxAccount } from "../tenants/tenant.ts";
 import { TrafficError } from "./data-plane.ts";
 import { ExpiringMap } from "./expiring-map.ts";
 import type { MachineTarget } from "./target.ts";
@@ -34,11 +34,8 @@ export class MachineAccess {
     this.#options = options;
   }
 
-  connect(
-    { namespace, machine, port }: MachineTarget,
-    { user, signal }: Abortable & { readonly user: string },
-  ): Promise<PodConnection> {
-    const target = { namespace, pod: machine, headers: impersonate({ user }) };
+  connect({ namespace, machine, port }: MachineTarget, { user, signal }: Call): Promise<PodConnection> {
+    const target = { namespace, pod: machine, headers: user === undefined ? {} : impersonate({ user }) };
     return this.#options.pods.connect(target, port, { signal });
   }
 
@@ -50,15 +47,15 @@ export class MachineAccess {
   async requirePublic(target: MachineTarget): Promise<string> {
     const set = await this.#findSet(target);
     const open = (set?.metadata.annotations?.[gatewayKey.publicPorts] ?? "").split(",").map(Number);
-    if (open.includes(target.port)) return publicUser(target.namespace);
+    if (open.includes(target.port)) return sandboxAccount(target.namespace);
     throw new TrafficError(
       403,
-      "send a Kubernetes token or an API key with rights on the pod in the header Cocoon-Token",
+      "open the port from the dashboard, or send a Kubernetes token or an API key with rights on the pod in the header Cocoon-Token",
     );
   }
 
   /** Whether it serves requests, sleeps, or is on its way. Throws 403 for a caller that may not see it. */
-  async readState(target: Owner, call: Abortable & { readonly user: string }): Promise<"ready" | "asleep"> {
+  async readState(target: Owner, call: Call): Promise<"ready" | "asleep"> {
     const pod = await this.#findPod(target, call);
     if (pod && readMachineState(pod).state === "ready") return "ready";
     const set = await this.#findSet(target);
@@ -68,7 +65,7 @@ export class MachineAccess {
 
   /** Resolves when it is ready. Throws 502 for one that no traffic may wake. */
   async wake(target: Owner, { signal }: Abortable): Promise<void> {
-    const call = { user: publicUser(target.namespace), signal };
+    const call = { user: sandboxAccount(target.namespace), signal };
     const set = await this.#findSet(target);
     const pod = await this.#readPod(target, call);
     const isSuspended = set?.spec?.suspend === true;
@@ -91,7 +88,7 @@ export class MachineAccess {
     }
   }
 
-  async #resume({ metadata }: SetObject, { user, signal }: Call): Promise<void> {
+  async #resume({ metadata }: SetObject, { user, signal }: AccountCall): Promise<void> {
     await this.#send({
       method: "PATCH",
       path: `${setsPath(metadata.namespace ?? "")}/${metadata.name ?? ""}`,
@@ -103,7 +100,7 @@ export class MachineAccess {
   }
 
   /** One CocoonHibernation describes one wake: a completed one is replaced. */
-  async #requestWake({ namespace, machine }: Owner, { user, signal }: Call): Promise<void> {
+  async #requestWake({ namespace, machine }: Owner, { user, signal }: AccountCall): Promise<void> {
     const headers = impersonate({ user });
     const collection = `/apis/${apiVersion}/namespaces/${namespace}/cocoonhibernations`;
     const path = `${collection}/${machine}`;
@@ -130,7 +127,7 @@ export class MachineAccess {
   }
 
   #findPod(target: Owner, call: Call): Promise<Pod | undefined> {
-    const key = `${call.user} ${target.namespace}/${target.machine}`;
+    const key = `${call.user ?? ""} ${target.namespace}/${target.machine}`;
     // Not the caller's own signal: others wait for the same answer.
     const signal = AbortSignal.timeout(lookupMs);
     return this.#pods.get(key, () => this.#readPod(target, { user: call.user, signal }));
@@ -180,11 +177,12 @@ function assertWakes(set: SetObject | undefined): void {
 }
 
 interface Call extends Abortable {
-  readonly user: string;
+  /** Undefined: the gateway itself, for a user whose rights were checked. */
+  readonly user: string | undefined;
 }
 
-function publicUser(namespace: string): string {
-  return `system:serviceaccount:${namespace}:cocoon-sandbox`;
+interface AccountCall extends Call {
+  readonly user: string;
 }
 
 function setsPath(namespace: string): string {

@@ -7,11 +7,13 @@ import { sandboxNotFound, TrafficError } from "./data-plane.ts";
 import type { MachineAccess } from "./machine-access.ts";
 import type { Route } from "./route.ts";
 import type { MachineTarget } from "./target.ts";
+import type { Visitors } from "./visitors.ts";
 import type { WakeGate } from "./wake-gate.ts";
 
 export interface MachineAdmissionOptions {
   readonly machines: MachineAccess;
   readonly authenticator: Authenticator;
+  readonly visitors: Visitors;
   readonly gate: WakeGate<void>;
 }
 
@@ -42,9 +44,23 @@ export class MachineAdmission {
     }
   }
 
-  async #identify(request: IncomingMessage, target: MachineTarget, options: Abortable): Promise<string> {
+  /** Whom the gateway acts as: an account, or undefined for itself, where the rights of a user were checked. */
+  async #identify(
+    request: IncomingMessage,
+    target: MachineTarget,
+    options: Abortable,
+  ): Promise<string | undefined> {
+    const { machines, visitors } = this.#options;
     const token = request.headers["cocoon-token"];
-    if (typeof token !== "string") return this.#options.machines.requirePublic(target);
-    return (await this.#options.authenticator.authenticate(token, options)).user;
+    if (typeof token === "string") {
+      const caller = await this.#options.authenticator.identify(token, options);
+      if ("account" in caller) return caller.account;
+      await visitors.assertMayConnect(caller.person, target, options);
+      return undefined;
+    }
+    const user = visitors.findCookieUser(request, target);
+    if (!user) return machines.requirePublic(target);
+    await visitors.assertMayConnect(user, target, options);
+    return undefined;
   }
 }

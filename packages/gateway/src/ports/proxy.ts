@@ -1,10 +1,11 @@
-/** HTTP/1.1 and WebSocket to a port of a guest. The request goes on as it came. */
-import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
-import type { Duplex } from "node:stream";
+/** HTTP/1.1, and WebSocket that came over HTTP/1.1, to a port of a guest. The request goes on as it came. */
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { pipeline } from "node:stream/promises";
-import { nodeHttp, sleep, type Abortable } from "@cocoon/core";
+import { sleep, type Abortable } from "@cocoon/core";
 import type { PodConnection } from "../cluster/pod-access.ts";
+import { forwardRequest, forwardUpgrade, hasBody, type UpgradeEnds } from "../http/forward.ts";
 import { portClosed } from "./data-plane.ts";
+import { withoutPortCookies } from "./port-cookie.ts";
 
 /** Tokens for the gateway are not the guest's business. */
 const dropped = new Set([
@@ -38,9 +39,6 @@ export interface ProxyTarget extends Abortable {
 
 export class PortProxy {
   async serve(request: IncomingMessage, response: ServerResponse, target: ProxyTarget): Promise<void> {
-    // A body can be sent only once: then the first refusal is the answer.
-    const hasBody =
-      request.headers["content-length"] !== undefined || request.headers["transfer-encoding"] !== undefined;
     for (let attempt = 1; ; attempt += 1) {
       const answer = await this.#send(request, target);
       if (answer) {
@@ -51,7 +49,7 @@ export class PortProxy {
         await pipeline(answer, response);
         return;
       }
-      if (hasBody || attempt >= attempts || !(await sleep(retryMs, target))) throw portClosed();
+      if (hasBody(request) || attempt >= attempts || !(await sleep(retryMs, target))) throw portClosed();
     }
   }
 
@@ -67,37 +65,21 @@ export class PortProxy {
       signal.removeEventListener("abort", cut);
       release(true);
     });
-    const forwarded = nodeHttp.request({
-      createConnection: () => stream,
-      method: request.method ?? "GET",
-      path: request.url ?? "/",
-      headers: readHeaders(request),
-      setHost: false,
-    });
-    request.pipe(forwarded);
-    return awaitAnswer(forwarded);
+    return forwardRequest(request, stream, readHeaders(request));
   }
 
-  /** Bytes both ways from the first on: whatever protocol the two agree on. */
   async upgrade(
     request: IncomingMessage,
-    { socket, head }: { readonly socket: Duplex; readonly head: Buffer },
+    ends: UpgradeEnds,
     { connect, signal }: ProxyTarget,
   ): Promise<void> {
     const { stream, release } = await connect({ signal });
-    const close = () => {
-      stream.destroy();
-      socket.destroy();
-      release(true);
-    };
+    const close = forwardUpgrade(request, ends, {
+      stream,
+      headers: rawUpgradeHeaders(request),
+      onClose: () => release(true),
+    });
     signal.addEventListener("abort", close, { once: true });
-    for (const end of [stream, socket]) end.once("close", close).on("error", close);
-    stream.write(
-      `${request.method ?? "GET"} ${request.url ?? "/"} HTTP/1.1\r\n${rawUpgradeHeaders(request)}\r\n`,
-    );
-    if (head.length > 0) stream.write(head);
-    stream.pipe(socket);
-    socket.pipe(stream);
   }
 }
 
@@ -106,12 +88,16 @@ function isDropped(name: string): boolean {
   return dropped.has(name) || hopByHop.has(name) || name.startsWith(":");
 }
 
-function readHeaders({ headers }: IncomingMessage): Record<string, string | string[]> {
+/** Of the request to the guest. */
+export function readHeaders({ headers }: IncomingMessage): Record<string, string | string[]> {
   const kept = Object.entries(headers).filter(
     (entry): entry is [string, string | string[]] => entry[1] !== undefined && !isDropped(entry[0]),
   );
+  const { cookie, ...others } = Object.fromEntries(kept);
+  const cookies = typeof cookie === "string" ? withoutPortCookies(cookie) : undefined;
   return {
-    ...Object.fromEntries(kept),
+    ...others,
+    ...(cookies === undefined ? {} : { cookie: cookies }),
     connection: "close",
     ...(headers["transfer-encoding"] ? { "transfer-encoding": "chunked" } : {}),
   };
@@ -131,15 +117,9 @@ function rawUpgradeHeaders({ rawHeaders }: IncomingMessage): string {
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] ?? "";
     if (isDropped(name.toLowerCase()) && !kept.has(name.toLowerCase())) continue;
-    text += `${name}: ${rawHeaders[index + 1] ?? ""}\r\n`;
+    const value = rawHeaders[index + 1] ?? "";
+    const sent = name.toLowerCase() === "cookie" ? withoutPortCookies(value) : value;
+    if (sent !== undefined) text += `${name}: ${sent}\r\n`;
   }
   return text;
-}
-
-function awaitAnswer(forwarded: ClientRequest): Promise<IncomingMessage | undefined> {
-  return new Promise((resolve) => {
-    forwarded.once("response", resolve);
-    forwarded.once("error", () => resolve(undefined));
-    forwarded.once("close", () => resolve(undefined));
-  });
 }

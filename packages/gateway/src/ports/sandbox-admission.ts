@@ -32,6 +32,8 @@ export class SandboxAdmission {
     if (!sandbox || (sandbox.state === "paused" && !sandbox.spec.autoResume)) throw sandboxNotFound();
     if (port !== guestPort) this.#assertTraffic(request, sandbox);
     if (sandbox.isReady) return this.#route(sandbox, port);
+    // "Does it run?" is not held until it does.
+    if (sandbox.state === "running" && port === guestPort && isHealthCheck(request)) throw sandboxNotFound();
     if (sandbox.state === "paused" && port === guestPort) this.#assertWaker(request, sandbox);
     const { lifecycle, gate } = this.#options;
     const { machine, turn } = await gate.pass({
@@ -64,4 +66,8 @@ export class SandboxAdmission {
     if (sandbox.spec.secure && !this.#options.tokens.matches("envd", sandbox, token))
       throw new TrafficError(403, "the header X-Access-Token is missing or wrong");
   }
+}
+
+function isHealthCheck({ url = "" }: IncomingMessage): boolean {
+  return url.split("?", 1)[0] === "/health";
 }

@@ -19,6 +19,8 @@ test("a machine is named by headers, or by two labels before the domain", () => 
   const named = { kind: "machine", namespace: "team-a", machine: "demo-0", port: 8080 };
   const host = "8080-demo-0.team-a.sbx.test:8443";
   assert.deepEqual(tryReadTarget({ headers: { host } }, "sbx.test:8443"), named);
+  const local = { host: "8080-demo-0.team-a.localhost:3000" };
+  assert.deepEqual(tryReadTarget({ headers: local }), named, "without a domain");
   const headers = { "cocoon-machine": "team-a/demo-0", "cocoon-port": "8080", host: "127.0.0.1" };
   assert.deepEqual(tryReadTarget({ headers }), named);
 });

@@ -1,6 +1,7 @@
 /**
  * Which sandbox or machine, and which port, a request is for: by headers on any host, else by the labels before the domain,
  * `{port}-{sandbox}.{domain}` and `{port}-{machine}.{namespace}.{domain}`.
+ * Without a domain machines are below `localhost`, which every browser takes for its own host.
  */
 import type { IncomingMessage } from "node:http";
 import { isDnsLabel } from "@cocoon/contract";
@@ -25,13 +26,13 @@ export type TrafficTarget = SandboxTarget | MachineTarget;
 /** Undefined: a request for the control API. `domain` may carry a port. */
 export function tryReadTarget(
   { headers }: Pick<IncomingMessage, "headers">,
-  domain?: string,
+  domain = "localhost",
 ): TrafficTarget | undefined {
   const host = (headers.host ?? "").replace(/:\d+$/, "");
   return (
     readSandboxHeaders(headers) ??
     readMachineHeaders(headers) ??
-    readMachineHost(host, domain?.replace(/:\d+$/, "")) ??
+    readMachineHost(host, domain.replace(/:\d+$/, "")) ??
     readSandboxHost(host)
   );
 }
@@ -59,8 +60,8 @@ function readMachineHeaders(headers: Headers): MachineTarget | undefined {
   return { kind: "machine", namespace, machine, port: checkPort(port) };
 }
 
-function readMachineHost(host: string, domain: string | undefined): MachineTarget | undefined {
-  if (!domain || !host.endsWith(`.${domain}`)) return undefined;
+function readMachineHost(host: string, domain: string): MachineTarget | undefined {
+  if (!host.endsWith(`.${domain}`)) return undefined;
   const [first = "", namespace, ...rest] = host.slice(0, -domain.length - 1).split(".");
   const [, port = "", machine = ""] = /^([0-9]+)-(.+)$/.exec(first) ?? [];
   if (namespace === undefined || rest.length > 0 || machine === "") return undefined;

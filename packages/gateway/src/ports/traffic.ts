@@ -1,5 +1,6 @@
 /** Requests for sandboxes and machines: to the envd of a sandbox, or to any port. Private unless asked otherwise; may wake a machine. */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
 import { getErrorMessage, type Abortable, type Logger } from "@cocoon/core";
 import type { EnvdRoutes } from "../envd/routes.ts";
@@ -10,6 +11,7 @@ import type { PortProxy } from "./proxy.ts";
 import type { Route } from "./route.ts";
 import type { SandboxAdmission } from "./sandbox-admission.ts";
 import type { TrafficTarget } from "./target.ts";
+import { tunnelWebSocket } from "./websocket-tunnel.ts";
 
 export interface TrafficOptions {
   readonly sandboxes: SandboxAdmission;
@@ -43,6 +45,27 @@ export class Traffic {
     } catch (error) {
       if (left.signal.aborted) return;
       sendTrafficError(response, this.#explain(error, target), target);
+    } finally {
+      route?.turn?.[Symbol.dispose]();
+    }
+  }
+
+  /** A WebSocket that came over HTTP/2. */
+  async tunnel(request: IncomingMessage, stream: ServerHttp2Stream, target: TrafficTarget): Promise<void> {
+    const left = new AbortController();
+    stream.once("close", () => left.abort(new Error("the client left")));
+    let route: Route | undefined;
+    try {
+      route = await this.#admit(request, target, left);
+      if (route.envdOf) throw new TrafficError(404, "not found");
+      const tracked = route.track();
+      stream.once("close", () => tracked.abort());
+      await tunnelWebSocket(request, stream, { connect: route.connect, signal: tracked.signal });
+    } catch (error) {
+      if (stream.destroyed || stream.headersSent) return;
+      const { status, message } = this.#explain(error, target);
+      stream.respond({ ":status": status, "content-type": "application/json" });
+      stream.end(JSON.stringify({ ...describeTarget(target), message, code: status }));
     } finally {
       route?.turn?.[Symbol.dispose]();
     }

@@ -3,7 +3,7 @@
  * Port 8888 of a machine that declares no such port is the runtime, served through the guest's agent.
  */
 import { createHash } from "node:crypto";
-import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { annotation, findSandboxOwner, sandboxKind } from "@cocoon/contract";
@@ -12,7 +12,6 @@ import {
   getErrorMessage,
   ignoreFault,
   isFault,
-  nodeHttp,
   startHttpServer,
   tryParseJson,
   type Abortable,
@@ -32,6 +31,7 @@ import { PodAccess, type PodTarget } from "../cluster/pod-access.ts";
 import { Guest } from "../guest/guest.ts";
 import { guestPort } from "../guest/protocol.ts";
 import { ApiError } from "../http/answer.ts";
+import { forwardRequest, forwardUpgrade, hasBody, type UpgradeEnds } from "../http/forward.ts";
 import { ensureSeed } from "../sandboxes/seed.ts";
 import { Tokens } from "../sandboxes/tokens.ts";
 import { RouterError, sendRouterError } from "./router-error.ts";
@@ -124,8 +124,8 @@ class SandboxRouter {
     }
   }
 
-  async upgrade(request: IncomingMessage, ends: { socket: Duplex; head: Buffer }): Promise<void> {
-    const { socket, head } = ends;
+  async upgrade(request: IncomingMessage, ends: UpgradeEnds): Promise<void> {
+    const { socket } = ends;
     const left = new AbortController();
     socket.once("close", () => left.abort(new Error("the client left"))).on("error", () => socket.destroy());
     try {
@@ -133,16 +133,11 @@ class SandboxRouter {
       const { signal } = left;
       const place = await this.#admit(request, target, { signal });
       const { stream, release } = await this.#pods.connect(place.target, target.port, { signal });
-      const close = () => {
-        stream.destroy();
-        socket.destroy();
-        release(false);
-      };
-      for (const end of [stream, socket]) end.once("close", close).on("error", close);
-      stream.write(`${request.method ?? "GET"} ${request.url ?? "/"} HTTP/1.1\r\n${rawHeaders(request)}\r\n`);
-      if (head.length > 0) stream.write(head);
-      stream.pipe(socket);
-      socket.pipe(stream);
+      forwardUpgrade(request, ends, {
+        stream,
+        headers: rawHeaders(request),
+        onClose: () => release(false),
+      });
     } catch (error) {
       const { status, message, field } = this.#explain(error, request);
       const text = JSON.stringify({ [field]: message });
@@ -205,27 +200,16 @@ class SandboxRouter {
     response: ServerResponse,
     { place, port, signal }: Abortable & { readonly place: Place; readonly port: number },
   ): Promise<void> {
-    const hasBody =
-      request.headers["content-length"] !== undefined || request.headers["transfer-encoding"] !== undefined;
     for (let attempt = 1; ; attempt += 1) {
       const { stream, release } = await this.#pods.connect(place.target, port, { signal });
       stream.once("close", () => release(true));
-      const forwarded = nodeHttp.request({
-        createConnection: () => stream,
-        method: request.method ?? "GET",
-        path: request.url ?? "/",
-        headers: forwardedHeaders(request),
-        setHost: false,
-      });
-      request.pipe(forwarded);
-      const answer = await awaitAnswer(forwarded);
+      const answer = await forwardRequest(request, stream, forwardedHeaders(request));
       if (answer) {
         response.writeHead(answer.statusCode ?? 502, answer.statusMessage, answer.rawHeaders);
         await pipeline(answer, response);
         return;
       }
-      // A body can be sent only once.
-      if (hasBody || attempt > dialAttempts) throw unreachable(place.target.pod);
+      if (hasBody(request) || attempt > dialAttempts) throw unreachable(place.target.pod);
       await new Promise((resolve) => setTimeout(resolve, 100 * 2 ** attempt));
     }
   }
@@ -296,12 +280,4 @@ function rawHeaders({ rawHeaders: raw }: IncomingMessage): string {
     text += `${name}: ${raw[index + 1] ?? ""}\r\n`;
   }
   return text;
-}
-
-function awaitAnswer(forwarded: ClientRequest): Promise<IncomingMessage | undefined> {
-  return new Promise((resolve) => {
-    forwarded.once("response", resolve);
-    forwarded.once("error", () => resolve(undefined));
-    forwarded.once("close", () => resolve(undefined));
-  });
 }

@@ -1,6 +1,7 @@
 /** What a reference to a template or snapshot means: which machine, and how it starts. */
 import type { CocoonSetSpecInput } from "@cocoon/contract";
-import { buildCloneSpec, type Snapshot, type Snapshots } from "./snapshots.ts";
+import type { Snapshot } from "./read-snapshot.ts";
+import { buildCloneSpec, type Snapshots } from "./snapshots.ts";
 import { buildSetSpec, type Template, type Templates } from "./templates.ts";
 
 export interface ChosenMachine {

@@ -1,5 +1,5 @@
 /** The guests of sandboxes: how to reach them, and what they must know before they serve requests. */
-import type { Abortable } from "@cocoon/core";
+import { withDeadline, type Abortable } from "@cocoon/core";
 import { Guest } from "../guest/guest.ts";
 import { guestPort } from "../guest/protocol.ts";
 import type { PodAccess, PodConnection, PodTarget } from "../cluster/pod-access.ts";
@@ -10,12 +10,16 @@ import type { Tokens } from "./tokens.ts";
 /** The agent runs it as a child of its own: this is the agent's program, wherever it lies in the guest. */
 const serveCommand = ["/proc/self/exe", "serve"];
 
+/** A guest on a busy node may take seconds. */
+const answerMs = 10_000;
+
 type Owner = Pick<Sandbox, "namespace" | "id">;
 
 export class Guests {
   readonly #pods: PodAccess;
   readonly #tokens: Tokens;
   readonly #open = new Map<string, Set<AbortController>>();
+  readonly #checking = new Set<string>();
 
   constructor(pods: PodAccess, tokens: Tokens) {
     this.#pods = pods;
@@ -63,6 +67,29 @@ export class Guests {
   /** Connections of before are of no use after a pause or a wake. */
   forget(sandbox: Owner): void {
     this.#pods.forget({ namespace: sandbox.namespace, pod: getPodName(sandbox) });
+  }
+
+  /** Whether the guest serves requests now. Throws only when the caller's signal aborts. */
+  async answers(sandbox: Sandbox, { signal }: Abortable): Promise<boolean> {
+    try {
+      await this.open(sandbox).call({ op: "ping" }, { signal: withDeadline(signal, answerMs) });
+      return true;
+    } catch {
+      signal.throwIfAborted();
+      return false;
+    }
+  }
+
+  /** Resets the streams of a guest that answers no more: one whose node is lost sends nothing, not even an end. */
+  async cutUnlessAlive(sandbox: Sandbox): Promise<void> {
+    const key = `${sandbox.namespace}/${sandbox.id}`;
+    if (!this.#open.has(key) || this.#checking.has(key)) return;
+    this.#checking.add(key);
+    try {
+      if (!(await this.answers(sandbox, { signal: new AbortController().signal }))) this.cut(sandbox);
+    } finally {
+      this.#checking.delete(key);
+    }
   }
 
   /** The sandbox is gone: its streams are reset. */

@@ -51,6 +51,8 @@ export const sandboxSpec = z.object({
   /** Of a snapshot: the sandbox it was made of, and its machine. */
   source: z.string().optional(),
   machine: machineSchema.optional(),
+  /** Of a template that a client built: its build. */
+  build: z.string().optional(),
   idempotency: z.object({ key: z.string(), body: z.string() }).optional(),
 });
 export type SandboxSpec = z.output<typeof sandboxSpec>;

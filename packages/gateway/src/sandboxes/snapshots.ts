@@ -8,9 +8,9 @@ import type { ObjectCache } from "@cocoon/kube";
 import { ApiError } from "../http/answer.ts";
 import type { Tenant, TenantSets } from "../tenants/tenant.ts";
 import { makeSandboxId } from "./ids.ts";
+import { defaultTag, tryReadSnapshot, unnamed, writeTags, type Snapshot } from "./read-snapshot.ts";
 import {
   describeRunning,
-  sandboxSpec,
   writeSandboxSpec,
   type Sandbox,
   type SandboxSpec,
@@ -19,21 +19,6 @@ import {
 import { CacheWaiters } from "./cache-waiters.ts";
 import { buildSetSpec, hashTemplate, setIdentity, type Template } from "./templates.ts";
 
-export interface Snapshot {
-  /** Name of its set. */
-  readonly name: string;
-  readonly namespace: string;
-  /** What the client called it; empty when it has no name. */
-  readonly alias: string;
-  readonly template: Template;
-  /** What sandboxes of it begin with. */
-  readonly defaults: Pick<SandboxSpec, "env" | "user" | "directory">;
-  /** The sandbox it was made of. */
-  readonly source: string;
-  readonly createdAt: string;
-  readonly uid: string;
-}
-
 export interface SnapshotsOptions {
   readonly cache: ObjectCache<SetObject>;
   readonly sets: TenantSets;
@@ -41,8 +26,6 @@ export interface SnapshotsOptions {
   readonly log: Logger;
 }
 
-/** Label of snapshots without a name. */
-const unnamed = "unnamed";
 /** Of those that the gateway keeps of the templates it was given. */
 const builtInPrefix = "built-in.";
 
@@ -65,13 +48,64 @@ export class Snapshots implements Disposable {
     return found.sort((left, right) => right.createdAt.localeCompare(left.createdAt));
   }
 
-  /** By alias, by `{namespace}/{alias}`, or by the name of its set; a tag other than `default` names none. */
+  /** By alias and tag, by `{namespace}/{alias}`, or by the name of its set. */
   tryFind(namespace: string, reference: string): Snapshot | undefined {
-    const [, owner, name] = /^(?:([a-z0-9-]+)\/)?([^/:]+)(?::default)?$/.exec(reference.toLowerCase()) ?? [];
-    if (name === undefined || (owner !== undefined && owner !== namespace)) return undefined;
-    return this.list(namespace).find(
-      (each) => each.name === name || (each.alias !== "" && each.alias === name),
+    const { owner, name, tag } = parseReference(reference);
+    if (owner !== undefined && owner !== namespace) return undefined;
+    const isTagged = (each: Snapshot) => each.tags.includes(tag ?? defaultTag);
+    return this.list(namespace).find((each) =>
+      each.name === name ? tag === undefined || isTagged(each) : each.alias === name && isTagged(each),
     );
+  }
+
+  /** All builds of an alias, newest first, whatever their tags. */
+  listBuilds(namespace: string, reference: string): Snapshot[] {
+    const { owner, name, tag } = parseReference(reference);
+    if (name === "" || (owner !== undefined && owner !== namespace)) return [];
+    return this.list(namespace).filter(
+      (each) => (each.alias === name || each.name === name) && (tag === undefined || each.tags.includes(tag)),
+    );
+  }
+
+  /** The tags name this build from now on, and no other of its alias. */
+  async assignTags(
+    tenant: Tenant,
+    { snapshot, tags }: { readonly snapshot: Snapshot; readonly tags: readonly string[] },
+    options: Abortable,
+  ): Promise<void> {
+    const { alias, namespace } = snapshot;
+    const others = this.listBuilds(namespace, alias).filter(({ uid }) => uid !== snapshot.uid);
+    await this.setTags(tenant, { snapshot, tags: [...new Set([...snapshot.tags, ...tags])] }, options);
+    for (const other of others) {
+      const left = other.tags.filter((tag) => !tags.includes(tag));
+      if (left.length < other.tags.length)
+        await this.setTags(tenant, { snapshot: other, tags: left }, options);
+    }
+  }
+
+  /** Throws 409 when the build was changed since it was read. */
+  async setTags(
+    tenant: Tenant,
+    { snapshot, tags }: { readonly snapshot: Snapshot; readonly tags: readonly string[] },
+    options: Abortable,
+  ): Promise<void> {
+    const { name, uid, resourceVersion } = snapshot;
+    const metadata = { uid, resourceVersion, annotations: writeTags(tags) };
+    await this.#options.sets.patch(tenant, name, { metadata }, options);
+  }
+
+  /** Builds of before lose these tags; one that has none left is deleted. */
+  async #retire(
+    tenant: Tenant,
+    { before, tags }: { readonly before: readonly Snapshot[]; readonly tags: readonly string[] },
+    options: Abortable,
+  ): Promise<void> {
+    for (const snapshot of before) {
+      const left = snapshot.tags.filter((tag) => !tags.includes(tag));
+      if (left.length === snapshot.tags.length) continue;
+      if (left.length === 0) await this.delete(tenant, snapshot, options);
+      else await this.setTags(tenant, { snapshot, tags: left }, options);
+    }
   }
 
   /** The source goes on. A snapshot of the same name replaces the older one once it is complete. */
@@ -93,7 +127,7 @@ export class Snapshots implements Disposable {
       setSpec: buildForkSpec(sandbox, template),
     };
     const set = await this.#save(tenant, request, options);
-    for (const each of before) await this.delete(tenant, each, options);
+    await this.#retire(tenant, { before, tags: [defaultTag] }, options);
     const snapshot = tryReadSnapshot(set);
     if (!snapshot) throw new ApiError(500, `snapshot ${name} was not saved`);
     return snapshot;
@@ -101,15 +135,12 @@ export class Snapshots implements Disposable {
 
   /** A template that a client builds: `work` is done in the machine before it is saved. */
   async build(tenant: Tenant, request: BuildRequest, options: Abortable): Promise<Snapshot> {
-    const { alias, name, template, setSpec, defaults, work } = request;
-    const before = this.list(tenant.namespace).filter((each) => each.alias === alias);
-    const { spec } = describeBuiltIn(tenant, template);
-    const set = await this.#save(
-      tenant,
-      { name, label: alias, spec: { ...spec, ...defaults, source: "" }, setSpec, work, waitMs: buildMs },
-      options,
-    );
-    for (const each of before) await this.delete(tenant, each, options);
+    const { alias, tags, build, name, template, setSpec, defaults, work } = request;
+    const own = { ...describeBuiltIn(tenant, template).spec, ...defaults, source: "", build };
+    const saving = { name, label: alias, tags, spec: own, setSpec, work, waitMs: buildMs };
+    const set = await this.#save(tenant, saving, options);
+    const before = this.listBuilds(tenant.namespace, alias).filter((each) => each.name !== name);
+    await this.#retire(tenant, { before, tags }, options);
     const snapshot = tryReadSnapshot(set);
     if (!snapshot) throw new ApiError(500, `template ${alias} was not saved`);
     return snapshot;
@@ -134,8 +165,9 @@ export class Snapshots implements Disposable {
     const key = `${tenant.namespace}/${name}`;
     if (this.#building.has(key) || this.#options.cache.get({ namespace: tenant.namespace, name })) return;
     this.#building.add(key);
-    const request = { name, label: `${builtInPrefix}${template.name}`, ...describeBuiltIn(tenant, template) };
-    const signal = AbortSignal.timeout(4 * this.#options.waitMs);
+    const label = `${builtInPrefix}${template.name}`;
+    const request = { name, label, ...describeBuiltIn(tenant, template), waitMs: buildMs };
+    const signal = AbortSignal.timeout(buildMs);
     this.#save(tenant, request, { signal })
       .catch((error: unknown) => this.#report(name, error))
       .finally(() => this.#building.delete(key));
@@ -187,6 +219,7 @@ export class Snapshots implements Disposable {
 interface SaveRequest {
   readonly name: string;
   readonly label: string;
+  readonly tags?: readonly string[];
   readonly spec: SandboxSpec;
   readonly setSpec: CocoonSetSpecInput;
   /** Done in the machine before it is saved. */
@@ -197,12 +230,14 @@ interface SaveRequest {
 
 export interface BuildRequest extends Pick<SaveRequest, "name" | "setSpec"> {
   readonly alias: string;
+  readonly tags: readonly string[];
+  readonly build: string;
   readonly template: Template;
   readonly defaults: Snapshot["defaults"];
   readonly work: NonNullable<SaveRequest["work"]>;
 }
 
-/** Installing packages under emulation takes its time. */
+/** Installing packages under emulation takes its time, and so does making an image of Debian packages. */
 const buildMs = 3_600_000;
 
 function describeBuiltIn({ user }: Tenant, template: Template): Pick<SaveRequest, "spec" | "setSpec"> {
@@ -219,12 +254,21 @@ function describeBuiltIn({ user }: Tenant, template: Template): Pick<SaveRequest
   return { spec, setSpec: buildSetSpec(template) };
 }
 
+const referencePattern = /^(?:([a-z0-9-]+)\/)?([^/:]+)(?::([a-z0-9._-]+))?$/;
+
+/** `[namespace/]name[:tag]`; no name where it is none. */
+function parseReference(reference: string) {
+  const [, owner, name = "", tag] = referencePattern.exec(reference.toLowerCase()) ?? [];
+  return { owner, name, tag };
+}
+
 /** A snapshot keeps no place on a node. */
-function buildSnapshotSet(namespace: string, { name, label, spec, setSpec }: SaveRequest) {
+function buildSnapshotSet(namespace: string, { name, label, tags, spec, setSpec }: SaveRequest) {
   const labels = { [gatewayKey.template]: label };
+  const annotations = { ...writeSandboxSpec(spec), ...(tags ? writeTags(tags) : {}) };
   return {
     ...setIdentity,
-    metadata: { name, namespace, labels, annotations: writeSandboxSpec(spec) },
+    metadata: { name, namespace, labels, annotations },
     spec: { ...setSpec, hibernatePolicy: "release" },
   };
 }
@@ -257,46 +301,6 @@ function reachesPhase(set: SetObject | undefined, phase: string, written: SetObj
   if (status?.phase === "Failed") throw new ApiError(500, "the machine of the snapshot failed");
   const isCurrent = (status?.observedGeneration ?? 0) >= (written.metadata.generation ?? 0);
   return isCurrent && status?.phase === phase ? set : undefined;
-}
-
-/** Only those that are complete. */
-function tryReadSnapshot(set: SetObject): Snapshot | undefined {
-  const { name = "", namespace = "", labels, creationTimestamp: createdAt = "", uid = "" } = set.metadata;
-  const label = labels?.[gatewayKey.template];
-  const spec = sandboxSpec.safeParse(tryParseAnnotation(set)).data;
-  if (label === undefined || !spec?.machine || !isComplete(set)) return undefined;
-  const { machine: template, source = "" } = spec;
-  return {
-    defaults: readDefaults(spec),
-    name,
-    namespace,
-    alias: label === unnamed ? "" : label,
-    template,
-    source,
-    createdAt,
-    uid,
-  };
-}
-
-/** Of a template that was built. The environment of a sandbox is its own: a snapshot of it does not pass it on. */
-function readDefaults({ source = "", env, user, directory }: SandboxSpec): Snapshot["defaults"] {
-  return {
-    env: source === "" ? env : {},
-    ...(user ? { user } : {}),
-    ...(directory ? { directory } : {}),
-  };
-}
-
-function isComplete({ metadata, spec, status }: SetObject): boolean {
-  return metadata.deletionTimestamp === undefined && spec?.suspend === true && status?.phase === "Suspended";
-}
-
-function tryParseAnnotation({ metadata }: SetObject): unknown {
-  try {
-    return JSON.parse(metadata.annotations?.[gatewayKey.sandboxSpec] ?? "");
-  } catch {
-    return undefined;
-  }
 }
 
 /** Another image or size is another snapshot. */

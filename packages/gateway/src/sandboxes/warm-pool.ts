@@ -43,6 +43,8 @@ export class WarmPool implements Disposable {
   readonly #waiters: CacheWaiters;
   /** Being made by this replica, by namespace and template. */
   readonly #making = new Map<string, number>();
+  /** Taken by this replica: the cache may still show them. */
+  readonly #taken = new Set<string>();
 
   constructor(options: WarmPoolOptions) {
     this.#options = options;
@@ -55,7 +57,9 @@ export class WarmPool implements Disposable {
     for (const member of this.#list(tenant.namespace, request.template)) {
       if (member.metadata.annotations?.[gatewayKey.poolReady] !== "true" || !isSetReady(member)) continue;
       const taken = await lifecycle.takeOver(tenant, { member, spec: request.spec }, options);
-      if (taken) return taken;
+      if (!taken) continue;
+      this.#taken.add(member.metadata.uid ?? "");
+      return taken;
     }
     return undefined;
   }
@@ -65,7 +69,8 @@ export class WarmPool implements Disposable {
     const { size } = this.#options;
     const key = `${tenant.namespace}/${hashTemplate(template)}`;
     const making = this.#making.get(key) ?? 0;
-    const missing = size - this.#list(tenant.namespace, template).length - making;
+    const members = this.#list(tenant.namespace, template).filter((member) => this.#isUsable(member));
+    const missing = size - members.length - making;
     if (missing <= 0) return;
     this.#making.set(key, making + missing);
     const blank = { ...spec, metadata: {}, env: {} };
@@ -82,17 +87,39 @@ export class WarmPool implements Disposable {
     const signal = AbortSignal.timeout(waitMs);
     const object = buildMember(tenant, request);
     const { name } = object.metadata;
+    let uid: string | undefined;
     try {
       const { metadata } = await sets.create(tenant, object, { signal });
+      uid = metadata.uid;
       const ready = await this.#awaitReady({ namespace: tenant.namespace, name }, { signal });
       const spec: SandboxSpec = { ...request.spec, startedAt: metadata.creationTimestamp ?? "" };
       await prepare(describeRunning(ready, spec), { signal });
       const annotations = { [gatewayKey.poolReady]: "true" };
       await sets.patch(tenant, name, { metadata: { uid: metadata.uid, annotations } }, { signal });
     } catch (error) {
-      // It expires; the next create tries again.
-      log.info({ set: name, error: getErrorMessage(error) }, "warm machine was not made");
+      log.warn({ set: name, error: getErrorMessage(error) }, "warm machine was not made");
+      await this.#discard(tenant, { name, uid });
     }
+  }
+
+  /** The next create makes another. */
+  async #discard(
+    tenant: Tenant,
+    { name, uid }: { readonly name: string; readonly uid: string | undefined },
+  ): Promise<void> {
+    const { sets, log } = this.#options;
+    if (uid === undefined) return;
+    try {
+      await sets.delete(tenant, { name, uid }, { signal: AbortSignal.timeout(10_000) });
+    } catch (error) {
+      log.warn({ set: name, error: getErrorMessage(error) }, "warm machine is not deleted; it expires");
+    }
+  }
+
+  /** One that is not ready in time was left by a gateway that ended. */
+  #isUsable({ metadata }: SetObject): boolean {
+    const age = Date.now() - Date.parse(metadata.creationTimestamp ?? "");
+    return metadata.annotations?.[gatewayKey.poolReady] === "true" || age < this.#options.waitMs;
   }
 
   #awaitReady(
@@ -104,8 +131,12 @@ export class WarmPool implements Disposable {
 
   #list(namespace: string, template: Template): SetObject[] {
     const wanted = hashTemplate(template);
-    return [...this.#options.cache.list()].filter(
+    const all = [...this.#options.cache.list()];
+    const shown = new Set(all.map(({ metadata }) => metadata.uid ?? ""));
+    for (const uid of this.#taken) if (!shown.has(uid)) this.#taken.delete(uid);
+    return all.filter(
       ({ metadata }) =>
+        !this.#taken.has(metadata.uid ?? "") &&
         metadata.namespace === namespace &&
         metadata.labels?.[gatewayKey.pool] === wanted &&
         metadata.deletionTimestamp === undefined,

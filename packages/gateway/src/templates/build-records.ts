@@ -21,6 +21,7 @@ const recordSchema = z.object({
   templateId: z.string(),
   buildId: z.string(),
   alias: z.string(),
+  tags: z.array(z.string()).default(["default"]),
   cpus: z.int().optional(),
   memoryMiB: z.int().optional(),
   status: z.enum(["waiting", "building", "ready", "error"]),
@@ -31,7 +32,7 @@ const recordSchema = z.object({
 });
 export type BuildRecord = z.output<typeof recordSchema>;
 
-export type NewBuild = Pick<BuildRecord, "alias" | "cpus" | "memoryMiB">;
+export type NewBuild = Pick<BuildRecord, "alias" | "tags" | "cpus" | "memoryMiB">;
 
 /** A build whose replica is silent for so long ended with it. */
 const silentMs = 60_000;

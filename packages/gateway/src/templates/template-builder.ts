@@ -81,6 +81,8 @@ export class TemplateBuilder {
         {
           name: record.templateId,
           alias: record.alias,
+          tags: record.tags,
+          build: record.buildId,
           template: base.template,
           setSpec: base.setSpec,
           defaults: {

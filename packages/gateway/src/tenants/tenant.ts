@@ -1,7 +1,8 @@
 /** Who calls: a namespace, and the ServiceAccount whose rights the call has. */
-import type { KubeConnection, KubeObject, ObjectKey, RawRequest } from "@cocoon/kube";
+import type { KubeConnection, KubeObject, KubeUser, ObjectKey, RawRequest } from "@cocoon/kube";
 import type { Abortable } from "@cocoon/core";
 import { cocoonSets, type SetObject } from "../sandboxes/sandbox.ts";
+import type { Rights } from "./rights.ts";
 
 export interface Tenant {
   readonly namespace: string;
@@ -9,20 +10,32 @@ export interface Tenant {
   readonly user: string;
   /** What limits count by. */
   readonly keyId: string;
+  /** Who asks, when it is not that user: each call is checked against the rights of this one first. */
+  readonly person?: KubeUser;
 }
+
+/** Whom traffic that names no tenant, and persons, act as. */
+export function sandboxAccount(namespace: string): string {
+  return `system:serviceaccount:${namespace}:cocoon-sandbox`;
+}
+
+export const cocoonSetsRight = { group: cocoonSets.group, resource: "cocoonsets" } as const;
 
 export function impersonate({ user }: Pick<Tenant, "user">): Readonly<Record<string, string>> {
   return { "impersonate-user": user };
 }
 
+const verbs: Readonly<Record<string, string>> = { POST: "create", PATCH: "patch", DELETE: "delete" };
 const base = `/apis/${cocoonSets.group}/${cocoonSets.version}`;
 
 /** Sets of a tenant, with the tenant's rights: RBAC, quotas and audit see the tenant, not the gateway. */
 export class TenantSets {
   readonly #client: KubeConnection;
+  readonly #rights: Rights;
 
-  constructor(client: KubeConnection) {
+  constructor(client: KubeConnection, rights: Rights) {
     this.#client = client;
+    this.#rights = rights;
   }
 
   create(tenant: Tenant, object: KubeObject, { signal }: Abortable): Promise<SetObject> {
@@ -69,6 +82,9 @@ export class TenantSets {
 
   async #call(tenant: Tenant, { contentType, ...request }: RawRequest): Promise<SetObject> {
     const headers = impersonate(tenant);
+    const { person, namespace } = tenant;
+    const right = { ...cocoonSetsRight, verb: verbs[request.method] ?? "get" };
+    if (person) await this.#rights.assert(person, { namespace, rights: [right] }, request);
     return (await this.#client.raw({
       ...request,
       headers,

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +141,7 @@ static void serve_request(int fd, struct json_object *request) {
   else if (strcmp(operation, "processes") == 0) serve_list_processes(fd);
   else if (strncmp(operation, "process-", 8) == 0) serve_process_request(fd, request, operation + 8);
   else if (strncmp(operation, "watcher-", 8) == 0) serve_watcher_request(fd, request, operation + 8);
-  else if (strcmp(operation, "stats") == 0) serve_stats(fd);
+  else if (strcmp(operation, "stats") == 0) serve_stats(fd, request);
   else serve_files(fd, request, &account, operation);
 }
 
@@ -165,7 +166,16 @@ static void serve_client(int fd) {
 /* Connections of children that are still served; those that ended are reaped on the way. */
 static void accept_clients(int listener) {
   size_t clients = 0;
+  int64_t next_sample = 0;
   for (;;) {
+    int64_t left = next_sample - monotonic_ms();
+    struct pollfd waiting = {.fd = listener, .events = POLLIN};
+    if (left <= 0) {
+      take_sample();
+      next_sample = monotonic_ms() + SAMPLE_SECONDS * 1000;
+      continue;
+    }
+    if (poll(&waiting, 1, (int)left) <= 0) continue;
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     while (clients > 0 && waitpid(-1, NULL, WNOHANG) > 0) clients--;
     if (fd < 0) {

@@ -19,6 +19,7 @@
 #define MAX_REQUEST_BYTES (1024 * 1024)
 #define FRAME_BYTES (32 * 1024)
 #define STALL_SECONDS 120
+#define SAMPLE_SECONDS 5
 
 /* Frames in both directions: type, length (4 bytes, big endian), payload. */
 enum frame_type {
@@ -68,6 +69,8 @@ void serve_watch(int fd, const char *path, struct json_object *request, bool det
 void serve_watcher_request(int fd, struct json_object *request, const char *operation);
 
 /* serve-stats.c */
-void serve_stats(int fd);
+void serve_stats(int fd, struct json_object *request);
+/* To be called every SAMPLE_SECONDS by the process that accepts. */
+void take_sample(void);
 
 #endif

@@ -35,6 +35,8 @@ export interface WatchTuning {
   readonly pageSize?: number;
   /** A connection that was silent this long is cut. The server sends a bookmark about once a minute. */
   readonly idleTimeoutMs?: number;
+  /** Without a connection for this long, or without running, a restart of the server may have been missed. */
+  readonly unseenMs?: number;
   readonly maxObjectBytes?: number;
   readonly backoff?: Backoff;
 }
@@ -43,6 +45,7 @@ export const watchDefaults = {
   firstList: "pages",
   pageSize: 500,
   idleTimeoutMs: 150_000,
+  unseenMs: 3_000,
   maxObjectBytes: 64 * 1024 * 1024,
 } as const;
 

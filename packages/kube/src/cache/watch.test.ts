@@ -16,7 +16,7 @@ import {
 import { watch } from "./watch.ts";
 import type { WatchEvent, WatchOptions } from "./watch-options.ts";
 
-const quick = () => ({ backoff: new Backoff({ baseMs: 1, maxMs: 2 }) });
+const quick = () => ({ backoff: new Backoff({ baseMs: 1, maxMs: 2 }), unseenMs: 60_000 });
 
 function short(event: WatchEvent<ConfigMap>): string {
   if (event.kind === "relisting") return event.kind;
@@ -270,11 +270,48 @@ test("an event that is too long is passed over without being kept in memory", as
   assert.deepEqual(seen.slice(4), ["malformed ?", "applied c 12"]);
 });
 
-test("a silent connection is cut and opened again where it stood", async () => {
-  const script = fakeConnection(whole, then(bookmark("11")), then(frame("ADDED", testObject("c", "12"))));
-  const seen = await collect(script, 5, { tuning: { idleTimeoutMs: 30 } });
-  assert.equal(seen.at(-1), "applied c 12");
-  assert.equal(script.asked[2]?.query.get("resourceVersion"), "11");
+const restored = then(frame("ADDED", testObject("a", "3")), bookmark("12", true));
+
+test("a silent connection is cut and everything listed again, for its server may have been restored", async () => {
+  const script = fakeConnection(whole, then(bookmark("11")), restored);
+  const seen = await collect(script, 7, { tuning: { idleTimeoutMs: 30 } });
+  assert.deepEqual(seen.slice(4), ["relisting", "listed a 3", "synced 12"]);
+  assert.equal(script.asked[2]?.query.get("sendInitialEvents"), "true");
+});
+
+for (const end of ["ends", "breaks"]) {
+  test(`a process that stood still lists again when its connection ${end}`, async () => {
+    const paused: Answer = async function* () {
+      yield frame("MODIFIED", testObject("a", "11"));
+      await new Promise(setImmediate);
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400); // as SIGSTOP does
+      if (end === "breaks") throw new Fault("unavailable", "connection reset");
+    };
+    const script = fakeConnection(whole, paused, restored);
+    const seen = await collect(script, 8, { tuning: { unseenMs: 200 } });
+    assert.deepEqual(seen.slice(4), ["applied a 11", "relisting", "listed a 3", "synced 12"]);
+  });
+}
+
+test("a server that sends its clients away for long is listed again", async () => {
+  const ends: Answer = () => [frame("MODIFIED", testObject("a", "11"))];
+  const busy: Answer = () => {
+    throw new Fault("tooManyRequests", "busy", { retryAfterMs: 300 });
+  };
+  const script = fakeConnection(whole, ends, busy, restored);
+  const seen = await collect(script, 8, { tuning: { unseenMs: 200 } });
+  assert.deepEqual(seen.slice(4), ["applied a 11", "relisting", "listed a 3", "synced 12"]);
+});
+
+test("a process that stood still while its connection stayed lists nothing again", async () => {
+  const paused: Answer = async function* (_asked, signal) {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400);
+    yield frame("MODIFIED", testObject("a", "11"));
+    yield* silence(signal);
+  };
+  const script = fakeConnection(whole, paused);
+  assert.equal((await collect(script, 5, { tuning: { unseenMs: 200 } })).at(-1), "applied a 11");
+  assert.equal(script.asked.length, 2);
 });
 
 test("it never gives up, and waits longer from failure to failure", async () => {

@@ -6,7 +6,8 @@
  *   relisting, …                    again from the start, when the server no longer has the history (410)
  *
  * A broken connection is reopened where it stood, after a check that the server's version is not behind ours: after a restore of
- * etcd it would stay silent until its versions have passed ours. What the consumer throws ends the iteration.
+ * etcd it would stay silent until its versions have passed ours. Where the server may have been away unseen, everything is listed
+ * again: it did not answer, the connection was silent, or this process stood still. What the consumer throws ends the iteration.
  */
 import {
   Backoff,
@@ -21,6 +22,7 @@ import {
 } from "@cocoon/core";
 import type { ByteStream, KubeConnection } from "../client/client.ts";
 import { IdleGuard } from "./idle-guard.ts";
+import { Standstill } from "./standstill.ts";
 import {
   LineSplitter,
   readFrame,
@@ -89,9 +91,9 @@ class Watcher<T extends KubeObject> {
   readonly #silence: Fault;
   /** Where the next watch goes on; undefined = everything must be listed again. */
   #version: string | undefined;
-  /** A watch was open before: its server may have been restored meanwhile. */
-  #isReopening = false;
-  /** The server could not be reached since then. */
+  /** When the last watch ended, until the next one is open: its server may have been restored meanwhile. */
+  #endedAt: number | undefined;
+  /** The server could not be reached since then, or its connection was silent. */
   #wasAway = false;
   #listMethod: ListMethod;
   #streamsRefused = false;
@@ -116,9 +118,10 @@ class Watcher<T extends KubeObject> {
 
   async *run(): Batches<T> {
     const { signal } = this.#options;
+    using standstill = new Standstill(this.#tuning.unseenMs);
     while (!signal.aborted) {
       try {
-        if (this.#isReopening || this.#wasAway) await this.#checkHistory();
+        if (this.#endedAt !== undefined || this.#wasAway) await this.#checkHistory(standstill);
         if (this.#version !== undefined) yield* this.#events({ resourceVersion: this.#version });
         else if (this.#listMethod === "stream" && !this.#streamsRefused) yield* this.#streamedList();
         else yield* this.#pagedList();
@@ -131,10 +134,12 @@ class Watcher<T extends KubeObject> {
 
   /**
    * A server that is behind our version has another history. One that was away and is not behind may have another one as
-   * well: restored from an older copy, and written to since. Only a list shows what it lacks.
+   * well: restored from an older copy, and written to since. Only a list shows what it lacks. While this process stood still,
+   * or waited for an answer, the server may have been away as well.
    */
-  async #checkHistory(): Promise<void> {
-    if (this.#wasAway) this.#version = undefined;
+  async #checkHistory(standstill: Standstill): Promise<void> {
+    const unseenMs = performance.now() - (this.#endedAt ?? Number.POSITIVE_INFINITY);
+    if (standstill.take() || this.#wasAway || unseenMs > this.#tuning.unseenMs) this.#version = undefined;
     const version = this.#version;
     if (version !== undefined) {
       using texts = this.#pageTexts(1);
@@ -144,7 +149,7 @@ class Watcher<T extends KubeObject> {
         this.#version = undefined;
       }
     }
-    this.#isReopening = false;
+    if (this.#version === undefined) this.#endedAt = undefined;
     this.#wasAway = false;
   }
 
@@ -189,13 +194,17 @@ class Watcher<T extends KubeObject> {
       query: { watch: true, allowWatchBookmarks: true, timeoutSeconds, ...query },
       signal: this.#options.signal,
     });
-    this.#isReopening = true;
+    this.#endedAt = undefined;
     if (this.#version === undefined) this.#brokenStreams += 1; // until its end proves otherwise
     const lines = new LineSplitter(this.#tuning.maxObjectBytes);
     const started = performance.now();
-    yield* this.#read(stream, (chunk, batch) => {
-      for (const line of lines.push(chunk)) this.#take(readFrame(line, this.#context), batch);
-    });
+    try {
+      yield* this.#read(stream, (chunk, batch) => {
+        for (const line of lines.push(chunk)) this.#take(readFrame(line, this.#context), batch);
+      });
+    } finally {
+      this.#endedAt = performance.now();
+    }
     // Half a line at the end is no event: it was not counted, so the server sends it again.
     if (this.#version === undefined) throw new Fault("unavailable", "the list ended before it was complete");
     if (performance.now() - started < tooShortMs)
@@ -277,8 +286,10 @@ class Watcher<T extends KubeObject> {
     }
     if (losesHistory(fault)) this.#version = undefined;
     if (fault === this.#silence && this.#version !== undefined) {
-      this.#log.debug({ error: fault.message }, "the watch is opened again");
-      return; // there may simply have been nothing to say; it took its time already
+      // Bookmarks would have come: the connection was dead, and what happened to the server meanwhile is not known.
+      this.#wasAway = true;
+      this.#log.debug({ error: fault.message }, "the connection was silent, listing again");
+      return; // it took its time already
     }
     const afterMs = Math.max(this.#backoff.nextMs(), fault.retryAfterMs ?? 0);
     const fields = { code: fault.code, error: getErrorMessage(fault), afterMs: Math.round(afterMs) };

@@ -4,6 +4,7 @@ import {
   faultCodes,
   getErrorMessage,
   getTraits,
+  isFault,
   systemCode,
   type FaultCode,
   type FaultOptions,
@@ -167,4 +168,9 @@ export function explainConnection(error: unknown, names: TargetNames): Fault {
 /** The connection ended while an answer was awaited: a restarted server, or a kept-alive connection that was stale. */
 export function isCut(error: unknown): boolean {
   return explanations[systemCode(error) ?? ""] === cut;
+}
+
+/** A write that names the uid of an object that is gone, while another object has its name. */
+export function isReplaced(error: unknown): boolean {
+  return isFault(error, "invalid") && error.causes.some(({ field }) => field === "metadata.uid");
 }

@@ -6,6 +6,7 @@
 import { Fault, isFault } from "@cocoon/core";
 import { findCondition } from "@cocoon/core/conditions";
 import {
+  isReplaced,
   getKey,
   keyText,
   type CacheEvent,
@@ -122,9 +123,7 @@ export class StatusWriter implements AsyncDisposable {
       );
     } catch (error) {
       // The pod is gone, or another one has its name by now (its uid is refused).
-      const isReplaced =
-        isFault(error, "invalid") && error.causes.some((cause) => cause.field === "metadata.uid");
-      if (isFault(error, "notFound") || isFault(error, "conflict") || isReplaced) return;
+      if (isFault(error, "notFound") || isFault(error, "conflict") || isReplaced(error)) return;
       if (isFault(error, "invalid"))
         throw new Fault("internal", `the API server refuses the status: ${error.message}`, { cause: error });
       throw error;

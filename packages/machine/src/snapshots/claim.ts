@@ -56,6 +56,25 @@ export async function claimSnapshot(
   await consumeSeal(repository, digest, options);
 }
 
+/**
+ * Throws `conflict` unless this node still has the snapshot. A node that stood still since its claim may have been fenced
+ * meanwhile, and then another one restores it.
+ */
+export async function verifyClaim(
+  repository: Repository,
+  { digest, node }: Claim,
+  options: Abortable,
+): Promise<void> {
+  const named = await Promise.all(
+    [claimTag(node), hibernateTag].map((tag) => findDigest(repository, tag, options)),
+  );
+  if (named.some((each) => each !== digest))
+    throw new Fault(
+      "conflict",
+      `${repository.name}: node ${node} does not claim ${digest} any more; another node may run the machine`,
+    );
+}
+
 /** Ends a claim of this node that it has not used. Needs no tag list while `hibernate` names the snapshot as well. */
 async function withdrawClaim(
   repository: Repository,

@@ -3,6 +3,7 @@ import { anchorTag, hibernateTag, manifestAnnotation } from "@cocoon/contract";
 import { Fault, isFault, type Abortable } from "@cocoon/core";
 import type { PushReport, PushSnapshotOptions, Repository, SnapshotClient } from "@cocoon/oci";
 import { findManifest } from "./find.ts";
+import { isOwnedBy } from "./owner.ts";
 import { removeTag, verifyTag } from "./tags.ts";
 
 export interface PushRequest
@@ -25,14 +26,20 @@ export interface PushRequest
   readonly restoredFrom: string;
 }
 
+/** Where the content is that the machine had when it was pushed last: ahead of a hibernation, or by one. */
+const contentTags: readonly string[] = [anchorTag, hibernateTag];
+
 /** Resolves once the registry names the pushed digest under the tag. May be repeated. */
 export async function pushVerified(repository: Repository, request: PushRequest): Promise<PushReport> {
   const { client, vmName: _vmName, namespace, node, vmId, baseImage, restoredFrom, ...options } = request;
   const { tag, signal } = request;
-  await assertPushTarget(repository, { tag, namespace }, { signal });
+  // What is sent ahead belongs to the machine that will be hibernated here.
+  for (const each of tag === anchorTag ? [tag, hibernateTag] : [tag])
+    await assertPushTarget(repository, { tag: each, namespace }, { signal });
+  const known = contentTags.filter((each) => each !== tag); // what the tag itself names is compared anyway
   const report = await client.push({
     ...options,
-    base: [...(options.base ?? []), { repository, reference: anchorTag }],
+    base: [...known.map((reference) => ({ repository, reference })), ...(options.base ?? [])],
     repository,
     annotations: {
       [manifestAnnotation.fromNode]: node,
@@ -47,14 +54,14 @@ export async function pushVerified(repository: Repository, request: PushRequest)
   return report;
 }
 
-/** VM names are not escaped, so two namespaces can reach one name; a snapshot says whose it is. */
+/** A snapshot says whose it is. */
 async function assertPushTarget(
   repository: Repository,
   { tag, namespace }: { readonly tag: string; readonly namespace: string },
   options: Abortable,
 ): Promise<void> {
   const present = await findManifest(repository, tag, options);
-  if (!present || present.namespace === "" || present.namespace === namespace) return;
+  if (!present || isOwnedBy(present, namespace)) return;
   throw new Fault(
     "forbidden",
     `${repository.name}:${tag} is a snapshot of a machine in namespace ${present.namespace}; a machine of namespace ${namespace} must not overwrite it`,

@@ -12,11 +12,16 @@ export interface SuiteRegistry extends AsyncDisposable {
 }
 
 const at = new Date("2026-05-06T07:08:09Z");
+const namespace = "lab";
 const vmName = "vk-lab-atlas-0";
 
 interface World extends AsyncDisposable {
   readonly snapshots: MachineSnapshots;
-  put(tag: string, snapshotId: string, more?: { restoredFrom?: string; created?: string }): Promise<string>;
+  put(
+    tag: string,
+    snapshotId: string,
+    more?: { restoredFrom?: string; created?: string; namespace?: string },
+  ): Promise<string>;
   /** All tags with what they name. */
   tags(): Promise<Record<string, string>>;
 }
@@ -49,7 +54,7 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       assert.equal(await world.snapshots.findHibernated(vmName, { signal }), undefined);
       assert.equal(await world.snapshots.findHibernatedDigest(vmName, { signal }), undefined);
       assert.deepEqual(await world.snapshots.list(vmName, { signal }), []);
-      assert.equal(await world.snapshots.release(vmName, { at }, { signal }), undefined);
+      assert.equal(await world.snapshots.release(vmName, { namespace, at }, { signal }), undefined);
     });
 
     it("are sealed, claimed by one node, and sealed again when it gives the claim back", async ({
@@ -89,8 +94,12 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       await using world = await openWorld(signal);
       const digest = await world.put(hibernateTag, "S1");
       await world.snapshots.claim(vmName, { digest, node: "b" }, { signal });
+      await world.snapshots.verifyClaim(vmName, { digest, node: "b" }, { signal });
       await world.snapshots.removeClaim(vmName, "b", { signal });
       await world.snapshots.claim(vmName, { digest, node: "c" }, { signal });
+      await world.snapshots.verifyClaim(vmName, { digest, node: "c" }, { signal });
+      const late = world.snapshots.verifyClaim(vmName, { digest, node: "b" }, { signal });
+      await assert.rejects(late, /node b does not claim .* any more/);
       assert.deepEqual(Object.keys(await world.tags()).sort(), [hibernateTag, claimTag("c")].sort());
     });
 
@@ -108,7 +117,7 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       const digest = await world.put(hibernateTag, "S1");
       await world.snapshots.seal(vmName, { digest, node: "a" }, { signal });
       await world.snapshots.claim(vmName, { digest, node: "b" }, { signal });
-      const drop = { digest, restoredFrom: digest };
+      const drop = { digest, namespace, restoredFrom: digest };
       assert.equal(await world.snapshots.drop(vmName, drop, { signal }), "dropped");
       assert.equal(await world.snapshots.drop(vmName, drop, { signal }), "absent");
       assert.deepEqual(await world.tags(), {});
@@ -119,7 +128,7 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       const digest = await world.put(hibernateTag, "S1");
       for (const restoredFrom of ["", `sha256:${"0".repeat(64)}`])
         await assert.rejects(
-          world.snapshots.drop(vmName, { digest, restoredFrom }, { signal }),
+          world.snapshots.drop(vmName, { digest, namespace, restoredFrom }, { signal }),
           (error: unknown) => isFault(error, "preconditionFailed"),
         );
       assert.deepEqual(await world.tags(), { [hibernateTag]: digest });
@@ -129,7 +138,7 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       await using world = await openWorld(signal);
       const old = await world.put(hibernateTag, "S1");
       const newer = await world.put(hibernateTag, "S2");
-      const drop = { digest: old, restoredFrom: old };
+      const drop = { digest: old, namespace, restoredFrom: old };
       assert.equal(await world.snapshots.drop(vmName, drop, { signal }), "kept");
       assert.equal((await world.tags())[hibernateTag], newer);
     });
@@ -138,7 +147,7 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       await using world = await openWorld(signal);
       const digest = await world.put(hibernateTag, "S1");
       await world.snapshots.retag(vmName, { digest, tag: "mine" }, { signal });
-      await world.snapshots.drop(vmName, { digest, restoredFrom: digest }, { signal });
+      await world.snapshots.drop(vmName, { digest, namespace, restoredFrom: digest }, { signal });
       assert.deepEqual(await world.tags(), { mine: digest });
     });
 
@@ -146,9 +155,9 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       await using world = await openWorld(signal);
       const first = await world.put(hibernateTag, "S1");
       await world.snapshots.seal(vmName, { digest: first, node: "a" }, { signal });
-      const one = await world.snapshots.release(vmName, { at }, { signal });
+      const one = await world.snapshots.release(vmName, { namespace, at }, { signal });
       const second = await world.put(hibernateTag, "S2");
-      const two = await world.snapshots.release(vmName, { at }, { signal });
+      const two = await world.snapshots.release(vmName, { namespace, at }, { signal });
       assert.ok(one && two && tryReadReleasedTag(two.tag));
       assert.deepEqual(await world.tags(), { [one.tag]: first, [two.tag]: second });
     });
@@ -157,7 +166,10 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       await using world = await openWorld(signal);
       const digest = await world.put(hibernateTag, "S1");
       const other = `sha256:${"0".repeat(64)}`;
-      assert.equal(await world.snapshots.release(vmName, { at, digest: other }, { signal }), undefined);
+      assert.equal(
+        await world.snapshots.release(vmName, { namespace, at, digest: other }, { signal }),
+        undefined,
+      );
       assert.deepEqual(await world.tags(), { [hibernateTag]: digest });
     });
 
@@ -167,7 +179,7 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       await using world = await openWorld(signal);
       const latest = await world.put(latestTag, "S1", { created: "2030-01-01T00:00:00Z" });
       const hibernated = await world.put(hibernateTag, "S2", { created: "2020-01-01T00:00:00Z" });
-      await world.snapshots.settle(vmName, { keep: true, purge: false, at }, { signal });
+      await world.snapshots.settle(vmName, { namespace, keep: true, purge: false, at }, { signal });
       const tags = await world.tags();
       assert.equal(tags[latestTag], hibernated);
       assert.deepEqual(Object.values(tags).sort(), [latest, hibernated].sort());
@@ -177,12 +189,12 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       await using world = await openWorld(signal);
       const ancestor = await world.put(latestTag, "S1");
       const child = await world.put(hibernateTag, "S2", { restoredFrom: ancestor });
-      await world.snapshots.settle(vmName, { keep: true, purge: false, at }, { signal });
+      await world.snapshots.settle(vmName, { namespace, keep: true, purge: false, at }, { signal });
       assert.deepEqual(await world.tags(), { [latestTag]: child });
 
       const stale = await world.put(hibernateTag, "S3");
       const newer = await world.put(latestTag, "S4", { restoredFrom: stale });
-      await world.snapshots.settle(vmName, { keep: true, purge: false, at }, { signal });
+      await world.snapshots.settle(vmName, { namespace, keep: true, purge: false, at }, { signal });
       assert.deepEqual(await world.tags(), { [latestTag]: newer });
     });
 
@@ -191,9 +203,9 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       await world.put(latestTag, "S1");
       await world.put(hibernateTag, "S2");
       const mine = await world.put("mine", "S3");
-      await world.snapshots.settle(vmName, { keep: false, purge: false, at }, { signal });
+      await world.snapshots.settle(vmName, { namespace, keep: false, purge: false, at }, { signal });
       assert.deepEqual(await world.tags(), { mine });
-      await world.snapshots.settle(vmName, { keep: false, purge: true, at }, { signal });
+      await world.snapshots.settle(vmName, { namespace, keep: false, purge: true, at }, { signal });
       assert.deepEqual(await world.tags(), {});
     });
 
@@ -204,7 +216,7 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       await world.put(latestTag, "S2", { created: "2020-01-01T00:00:00Z" });
       const old = await world.put("released-20200101T000000Z", "S3");
       await world.put("released-20200102T000000Z", "S4");
-      const retention = { afterMs: 1000, keep: 1, now: at };
+      const retention = { namespace, afterMs: 1000, keep: 1, now: at };
       const expired = await world.snapshots.expire(vmName, retention, { signal });
       assert.deepEqual([...expired].sort(), [latestTag, "released-20200101T000000Z"]);
       const tags = await world.tags();
@@ -212,25 +224,76 @@ export function machineSnapshotsSuite(name: string, open: () => Promise<SuiteReg
       assert.ok(!Object.values(tags).includes(old));
     });
 
+    it("of another namespace's machine of the same name are never dropped, renamed, settled or removed", async ({
+      signal,
+    }) => {
+      await using world = await openWorld(signal);
+      const more = { namespace: "lab-atlas", created: "2020-01-01T00:00:00Z" };
+      const digest = await world.put(hibernateTag, "S1", more);
+      await world.snapshots.seal(vmName, { digest, node: "a" }, { signal });
+      await world.put(latestTag, "S2", more);
+      await world.put("released-20200101T000000Z", "S3", more);
+      await world.put("mine", "S4", more);
+      const before = await world.tags();
+      const drop = { digest, namespace, restoredFrom: digest };
+      assert.equal(await world.snapshots.drop(vmName, drop, { signal }), "kept");
+      assert.equal(await world.snapshots.release(vmName, { namespace, at }, { signal }), undefined);
+      for (const [keep, purge] of [
+        [true, false],
+        [false, false],
+        [false, true],
+      ] as const)
+        await world.snapshots.settle(vmName, { namespace, keep, purge, at }, { signal });
+      const retention = { namespace, afterMs: 1000, keep: 0, now: at };
+      assert.deepEqual(await world.snapshots.expire(vmName, retention, { signal }), []);
+      const removed = world.snapshots.remove(vmName, { tag: "mine", namespace }, { signal });
+      await assert.rejects(removed, (error: unknown) => isFault(error, "forbidden"));
+      assert.deepEqual(await world.tags(), before);
+    });
+
+    it("of a deleted machine stay beside those of another namespace's machine of the same name", async ({
+      signal,
+    }) => {
+      await using world = await openWorld(signal);
+      const latest = await world.put(latestTag, "S1", { namespace: "lab-atlas" });
+      const digest = await world.put(hibernateTag, "S2", { namespace });
+      await world.snapshots.settle(vmName, { namespace, keep: true, purge: false, at }, { signal });
+      const [tag = ""] = Object.keys(await world.tags()).filter((each) => tryReadReleasedTag(each));
+      assert.deepEqual(await world.tags(), { [latestTag]: latest, [tag]: digest });
+      await world.snapshots.settle(vmName, { namespace, keep: false, purge: true, at }, { signal });
+      assert.deepEqual(await world.tags(), { [latestTag]: latest });
+    });
+
+    it("of another namespace's machine are not adopted", async ({ signal }) => {
+      await using world = await openWorld(signal);
+      await world.put("nap-1", "S1", { namespace: "lab-atlas" });
+      const adopted = world.snapshots.adopt(vmName, { tag: "nap-1", namespace }, { signal });
+      assert.equal(await adopted, undefined);
+      assert.deepEqual(Object.keys(await world.tags()), ["nap-1"]);
+    });
+
     it("are removed by tag, but not what the machine is hibernated in", async ({ signal }) => {
       await using world = await openWorld(signal);
       const digest = await world.put(hibernateTag, "S1");
       await world.snapshots.retag(vmName, { digest, tag: "mine" }, { signal });
-      assert.equal(await world.snapshots.remove(vmName, "mine", { signal }), true);
-      assert.equal(await world.snapshots.remove(vmName, "mine", { signal }), false);
+      assert.equal(await world.snapshots.remove(vmName, { tag: "mine", namespace }, { signal }), true);
+      assert.equal(await world.snapshots.remove(vmName, { tag: "mine", namespace }, { signal }), false);
       for (const tag of [hibernateTag, sealTag, claimTag("a")])
-        await assert.rejects(world.snapshots.remove(vmName, tag, { signal }), /only copy/);
+        await assert.rejects(world.snapshots.remove(vmName, { tag, namespace }, { signal }), /only copy/);
       assert.deepEqual(await world.tags(), { [hibernateTag]: digest });
     });
 
     it("of an older record are adopted unless the machine has one", async ({ signal }) => {
       await using world = await openWorld(signal);
       const old = await world.put("nap-1", "S1");
-      assert.equal(await world.snapshots.adopt(vmName, "nap-1", { signal }), old);
+      assert.equal(await world.snapshots.adopt(vmName, { tag: "nap-1", namespace }, { signal }), old);
       const other = await world.put("nap-2", "S2");
-      assert.equal(await world.snapshots.adopt(vmName, "nap-2", { signal }), old);
+      assert.equal(await world.snapshots.adopt(vmName, { tag: "nap-2", namespace }, { signal }), old);
       assert.deepEqual(await world.tags(), { [hibernateTag]: old, "nap-1": old, "nap-2": other });
-      assert.equal(await world.snapshots.adopt("vk-lab-none-0", "nap-1", { signal }), undefined);
+      assert.equal(
+        await world.snapshots.adopt("vk-lab-none-0", { tag: "nap-1", namespace }, { signal }),
+        undefined,
+      );
     });
 
     it("are listed by tag with their purpose, seal and claim left out", async ({ signal }) => {

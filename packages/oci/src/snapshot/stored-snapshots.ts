@@ -60,28 +60,34 @@ export async function anchorSnapshot(options: AnchorOptions): Promise<string | u
     tag,
     layers,
     created: annotations?.[manifestAnnotation.created] ?? "",
+    namespace: annotations?.[manifestAnnotation.namespace] ?? "",
     signal,
   });
 }
 
 /** Makes a tag name an artifact without content: for registries that cannot remove a single tag. May be repeated. */
 export async function putEmptyAnchor(options: Omit<AnchorOptions, "digest">): Promise<string> {
-  return putAnchor({ ...options, layers: [], created: "" });
+  return putAnchor({ ...options, layers: [], created: "", namespace: "" });
 }
 
 interface AnchorContent extends Omit<AnchorOptions, "digest"> {
   readonly layers: readonly Descriptor[];
   readonly created: string;
+  /** Whose content it keeps; "" when that is not recorded. */
+  readonly namespace: string;
 }
 
-async function putAnchor({ repository, tag, layers, created, signal }: AnchorContent): Promise<string> {
+async function putAnchor({ repository, tag, layers, signal, ...origin }: AnchorContent): Promise<string> {
   const anchor = {
     schemaVersion: 2,
     mediaType: mediaType.ociManifest,
     artifactType: mediaType.snapshotAnchor,
     config: emptyConfig,
     layers,
-    annotations: { [manifestAnnotation.created]: created },
+    annotations: {
+      [manifestAnnotation.created]: origin.created,
+      ...(origin.namespace === "" ? {} : { [manifestAnnotation.namespace]: origin.namespace }),
+    },
   };
   await repository.putBlob(toBlobContent(Buffer.from("{}")), { signal });
   const body = { bytes: Buffer.from(JSON.stringify(anchor, null, 2)), mediaType: mediaType.ociManifest };

@@ -39,7 +39,8 @@ async function dropSnapshot(
   const { awake, ready, loading, restoredDigest }: Partial<Machine> = current ? readMachine(current) : {};
   if (!awake || !ready || loading || restoredDigest !== digest)
     throw new Fault("conflict", `${machine.podName} changed: snapshot ${digest} of ${vmName} is kept`);
-  await parts.snapshots.drop(vmName, { digest, restoredFrom: restoredDigest }, { signal });
+  const { namespace = "" } = machine.pod.metadata;
+  await parts.snapshots.drop(vmName, { digest, namespace, restoredFrom: restoredDigest }, { signal });
   log.info({ pod: machine.podName, vm: vmName, digest }, "snapshot of a woken machine dropped");
 }
 
@@ -54,10 +55,11 @@ export async function readAgain(
 }
 
 async function releaseSnapshot(
-  { parts, signal, log }: ApplyContext,
+  { parts, set, signal, log }: ApplyContext,
   { vmName, digest }: Extract<Action, { kind: "releaseSnapshot" }>,
 ): Promise<void> {
-  const request = { at: parts.now(), ...(digest === undefined ? {} : { digest }) };
+  const { namespace = "" } = set.metadata;
+  const request = { at: parts.now(), namespace, ...(digest === undefined ? {} : { digest }) };
   const released = await parts.snapshots.release(vmName, request, { signal });
   if (released) log.info({ vm: vmName, digest: released.digest }, "snapshot released");
 }
@@ -66,9 +68,11 @@ async function expireSnapshots(
   { parts, set, signal, log }: ApplyContext,
   { vmNames, afterMs, keep }: Extract<Action, { kind: "expireSnapshots" }>,
 ): Promise<void> {
+  const { namespace = "" } = set.metadata;
   try {
     for (const vmName of vmNames) {
-      const tags = await parts.snapshots.expire(vmName, { afterMs, keep, now: parts.now() }, { signal });
+      const retention = { namespace, afterMs, keep, now: parts.now() };
+      const tags = await parts.snapshots.expire(vmName, retention, { signal });
       if (tags.length > 0) log.info({ vm: vmName, tags }, "snapshots expired");
     }
   } catch (error) {
@@ -90,8 +94,9 @@ async function settleSnapshots(
   let confirmed: Promise<void> | undefined;
   const confirm = () => (confirmed ??= assertDeleted(context));
   const at = context.parts.now();
+  const { namespace = "" } = context.set.metadata;
   for (const vmName of vmNames)
-    await settleSnapshot(context, vmName, { keep: keep.includes(vmName), purge, at, confirm });
+    await settleSnapshot(context, vmName, { namespace, keep: keep.includes(vmName), purge, at, confirm });
 }
 
 /** The set is terminating and has no pods, by the API server itself. */

@@ -141,7 +141,9 @@ export class HibernationReconciler {
     const { awake, loading, restoredDigest }: Partial<Machine> = current ? readMachine(current) : {};
     if (!awake || loading || restoredDigest !== digest)
       throw new Fault("conflict", `${keyText(getKey(pod))} changed: snapshot ${digest} is kept`);
-    await this.#parts.snapshots.drop(vm.vmName, { digest, restoredFrom: restoredDigest }, { signal });
+    const { namespace = "" } = pod.metadata;
+    const proof = { digest, namespace, restoredFrom: restoredDigest };
+    await this.#parts.snapshots.drop(vm.vmName, proof, { signal });
   }
 
   async #writeStatus(object: CocoonHibernation, plan: HibernationPlan, options: Abortable): Promise<boolean> {

@@ -117,7 +117,10 @@ export class HibernationBridge {
     const reference = record && readSnapshotReferences(record).get(vmName);
     const tag = /:([^:/]+)$/.exec(reference ?? "")?.[1];
     if (tag === undefined) return;
-    const digest = await ignoreFault("notFound", this.#parts.snapshots.adopt(vmName, tag, options));
+    const digest = await ignoreFault(
+      "notFound",
+      this.#parts.snapshots.adopt(vmName, { tag, namespace: namespace ?? "" }, options),
+    );
     this.#parts.log.info({ vm: vmName, reference, digest }, "snapshot of the older API adopted");
   }
 

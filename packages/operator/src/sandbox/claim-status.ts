@@ -36,12 +36,19 @@ function computeReady(
 ): NonNullable<SandboxClaimStatus["conditions"]> {
   const observedGeneration = claim.metadata.generation ?? 0;
   const ready = findCondition(found?.status?.conditions, "Ready");
-  if (ready && !problem) return [{ ...ready, observedGeneration }];
+  if (ready && !problem && !awaitsEnvironment(claim, found)) return [{ ...ready, observedGeneration }];
   const { reason, message } = problem ?? { reason: "SandboxNotReady", message: "Sandbox is not ready" };
   const kept = (claim.status?.conditions ?? []).filter(({ type }) => type === "Ready");
   return withConditions(kept, [{ type: "Ready", status: "False", reason, message, observedGeneration }], {
     now,
   });
+}
+
+/** What a member of a pool reported before the claim took it says nothing about the claim's variables. */
+function awaitsEnvironment({ spec }: SandboxClaim, found: Sandbox | undefined): boolean {
+  const ready = findCondition(found?.status?.conditions, "Ready");
+  const isOlder = (ready?.observedGeneration ?? 0) < (found?.metadata.generation ?? 0);
+  return (spec.env ?? []).length > 0 && ready?.status === "True" && isOlder;
 }
 
 /** When the claim expires; undefined: never. */

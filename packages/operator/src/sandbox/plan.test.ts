@@ -12,7 +12,7 @@ import {
 } from "@cocoon/contract/agent-sandbox";
 import type { Pod, Service } from "@cocoon/kube";
 import type { CustomObject } from "../kinds.ts";
-import { getClaimExpiry } from "./claim-status.ts";
+import { computeClaimStatus, getClaimExpiry } from "./claim-status.ts";
 import { injectEnv, mergeMetadata } from "./claim-metadata.ts";
 import { hashTemplate } from "./from-template.ts";
 import { planPool } from "./plan-pool.ts";
@@ -267,4 +267,25 @@ test("a pool is filled, shrunk and renewed", () => {
     [1, ["a"]],
     "stuck",
   );
+});
+
+test("a claim with variables is not ready by what its Sandbox said before it was taken", () => {
+  const ready = { type: "Ready", status: "True", reason: "DependenciesReady", message: "Pod is Ready" };
+  const member = (observedGeneration: number) =>
+    ({
+      ...sandbox(),
+      apiVersion: "agents.x-k8s.io/v1beta1",
+      kind: "Sandbox",
+      status: { conditions: [{ ...ready, lastTransitionTime: earlier, observedGeneration }] },
+    }) as unknown as CustomObject;
+  const shown = (env: object, observedGeneration: number) => {
+    const spec = { warmPoolRef: { name: "pool" }, ...env };
+    const claim = readSandboxClaim({ metadata: { namespace: "lab", name: "c1", uid: "u2" }, spec });
+    const { conditions } = computeClaimStatus({ claim, sandbox: member(observedGeneration), now });
+    return conditions?.[0]?.reason;
+  };
+  const env = { env: [{ name: "A", value: "b" }] };
+  assert.equal(shown(env, 1), "SandboxNotReady");
+  assert.equal(shown(env, 2), "DependenciesReady");
+  assert.equal(shown({}, 1), "DependenciesReady");
 });

@@ -177,8 +177,12 @@ export class PodSnapshotReconciler {
     const object = writes.get(key);
     if (!object?.metadata.deletionTimestamp || !hasFinalizer(object, podSnapshotFinalizer)) return settled;
     const { vmName = "", tag = "" } = readPodSnapshot(object).spec;
-    // Only tags of PodSnapshots: the spec can be edited, and other tags hold machines.
-    if (vmName !== "" && tag === podSnapshotTag(key.name)) await snapshots.remove(vmName, tag, { signal });
+    // Only tags of PodSnapshots, and of this namespace: the spec can be edited, and other tags hold machines.
+    if (vmName !== "" && tag === podSnapshotTag(key.name))
+      await ignoreFault(
+        "forbidden",
+        snapshots.remove(vmName, { tag, namespace: key.namespace ?? "" }, { signal }),
+      );
     await removeFinalizer(
       { client, writes, type: podSnapshots, object, finalizer: podSnapshotFinalizer },
       { signal },

@@ -56,7 +56,7 @@ export async function settleSandbox(
     const { namespace = "", uid = "" } = sandbox.metadata;
     const vmName = sandboxVmName(namespace, uid);
     const keep = wantsSnapshot(sandbox);
-    await snapshots.settle(vmName, { keep, purge: !keep, at: new Date() }, options);
+    await snapshots.settle(vmName, { namespace, keep, purge: !keep, at: new Date() }, options);
     log.info({ sandbox: `${namespace}/${key.name}`, vm: vmName, kept: keep }, "snapshots of Sandbox settled");
   }
   await removeFinalizer({ client, type: sandboxes, object: sandbox, finalizer: sandboxFinalizer }, options);

@@ -7,7 +7,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { Fault, type Abortable } from "@cocoon/core";
 import { ChunkStore, readLazyFile } from "@cocoon/oci";
-import type { RemoteCloneSpec } from "@cocoon/vm";
+import type { CloneOptions, RemoteCloneSpec } from "@cocoon/vm";
 import type { QemuContext } from "../context.ts";
 import { cloneBlueprint } from "../machine/blueprint.ts";
 import { makeVm, running, startNew } from "../machine/create.ts";
@@ -28,7 +28,7 @@ import { awaitServing, requireLazy, startPageServer } from "./page-server-proces
 export async function cloneLazily(
   context: QemuContext,
   { remote, ...spec }: RemoteCloneSpec,
-  options: Abortable,
+  options: CloneOptions,
 ): Promise<VmRecord> {
   const problem = await findFuseProblem(options);
   if (problem !== "") throw new Fault("notSupported", problem);
@@ -91,7 +91,7 @@ interface Served {
 async function startServed(
   context: QemuContext,
   { record, description, mount }: Served,
-  options: Abortable,
+  options: CloneOptions,
 ): Promise<VmRecord> {
   const directory = context.store.getDirectory(record.id);
   const files = join(directory, record.files);

@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { Fault, getErrorMessage, syncDirectory, type Abortable, type ProcessIdentity } from "@cocoon/core";
-import type { BootableImage, CloneSpec, RunSpec } from "@cocoon/vm";
+import type { BootableImage, CloneOptions, CloneSpec, RunSpec } from "@cocoon/vm";
 import { newId } from "@cocoon/vm/engine";
 import { machineFile } from "../store/layout.ts";
 import { recordVersion, type VmRecord } from "../store/vm-record.ts";
@@ -59,7 +59,7 @@ export async function runVm(context: QemuContext, spec: RunSpec, options: Aborta
 export async function cloneVm(
   context: QemuContext,
   request: { readonly spec: Omit<CloneSpec, "snapshot">; readonly source: CloneSource },
-  options: Abortable,
+  options: CloneOptions,
 ): Promise<VmRecord> {
   const { spec, source } = request;
   const { description } = source;

@@ -9,6 +9,7 @@ import {
   type Abortable,
   type ProcessIdentity,
 } from "@cocoon/core";
+import type { CloneOptions } from "@cocoon/vm";
 import { machineFile } from "../store/layout.ts";
 import type { VmRecord } from "../store/vm-record.ts";
 import { checkChains } from "../disk/disk-chain.ts";
@@ -21,7 +22,7 @@ import { findJail, findNamespaceCommand, listNetdevs, type Jail } from "./namesp
 import { awaitQmp, endEverything, killQemu, readLastLogLines, launchQemu } from "./process.ts";
 import type { QmpClient } from "../qmp/qmp.ts";
 
-export interface StartOptions extends Abortable {
+export interface StartOptions extends CloneOptions {
   /** At its firmware, or from a saved state of that form. */
   readonly start: "boot" | "deviceState" | "stream";
   /** Leave the guest frozen where it is. */
@@ -57,28 +58,49 @@ export async function startMachine(
     ...(owner && !jail ? { runAs: owner } : {}),
     prefix,
   });
+  const lastCheck = openLastCheck(options);
   try {
     using qmp = await awaitQmp(directory, process, options);
-    await placeInCgroup(
-      {
-        parent: context.settings.cgroupParent,
-        vmId: record.id,
-        pid: process.pid,
-        cpus: record.machine.cpus,
-        memoryBytes: record.machine.memoryBytes,
-        accelerator: record.machine.accelerator,
-        policy: record.cpuPolicy ?? {},
-      },
-      context.log,
-    );
+    await limitResources(context, record, process);
     if (options.start !== "boot") await loadState(qmp, record, options);
+    await lastCheck.pass();
     if (!options.paused) await qmp.execute("cont", options);
     return process;
   } catch (error) {
     await killQemu(process, record.id, directory);
     await endEverything(record.id, directory);
-    throw options.signal.aborted ? error : asStartFault(error, directory);
+    throw options.signal.aborted || lastCheck.refusal === error ? error : asStartFault(error, directory);
   }
+}
+
+async function limitResources(
+  { settings, log }: QemuContext,
+  { id, machine, cpuPolicy = {} }: VmRecord,
+  { pid }: ProcessIdentity,
+): Promise<void> {
+  const { cpus, memoryBytes, accelerator } = machine;
+  const limits = { cpus, memoryBytes, accelerator, policy: cpuPolicy };
+  await placeInCgroup({ parent: settings.cgroupParent, vmId: id, pid, ...limits }, log);
+}
+
+interface LastCheck {
+  /** What the caller's own check threw: it says nothing about QEMU. */
+  refusal?: unknown;
+  pass(): Promise<void>;
+}
+
+function openLastCheck({ beforeRun, signal }: StartOptions): LastCheck {
+  const check: LastCheck = {
+    pass: async () => {
+      try {
+        await beforeRun?.({ signal });
+      } catch (error) {
+        check.refusal = error;
+        throw error;
+      }
+    },
+  };
+  return check;
 }
 
 function listDescriptors(

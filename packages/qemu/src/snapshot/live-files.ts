@@ -2,7 +2,7 @@
  * Memory and disks of a machine that runs on, copied for sending them in advance. Not one state of the machine: what it changes
  * meanwhile is found when it is saved. So there is no device state and no description: nothing can be restored from it.
  */
-import { readdir, stat } from "node:fs/promises";
+import { readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { isFault, type Abortable } from "@cocoon/core";
 import type { LiveFiles } from "@cocoon/vm";
@@ -10,8 +10,12 @@ import { writeEnvelope } from "@cocoon/vm/wire";
 import type { QemuContext } from "../context.ts";
 import { savesPageByPage } from "../machine/machine.ts";
 import { operate } from "../machine/operate.ts";
+import { syncFile } from "../store/durable.ts";
 import { copySparsely, linkOrCopy } from "../store/immutable-files.ts";
+import type { SnapshotWork } from "../store/snapshot-store.ts";
 import type { VmRecord } from "../store/vm-record.ts";
+import type { LiveCopies } from "./live-copies.ts";
+import { listBootFiles } from "./save.ts";
 import { copyLiveMemory, countPrivateBytes } from "./save-memory.ts";
 
 export interface LiveRequest extends Abortable {
@@ -19,20 +23,40 @@ export interface LiveRequest extends Abortable {
   readonly leastBytes: number;
 }
 
-/** Undefined, and `use` is not called, when little would be gained or this machine is not saved page by page. */
+/**
+ * Undefined, and `use` is not called, when little would be gained or this machine is not saved page by page. The copy of its
+ * memory is kept for the next save.
+ */
 export async function withLiveFiles<T>(
   context: QemuContext,
-  { ref, leastBytes, signal }: LiveRequest & { readonly ref: string },
+  { ref, leastBytes, copies, signal }: LiveRequest & { readonly ref: string; readonly copies: LiveCopies },
   use: (files: LiveFiles) => Promise<T>,
 ): Promise<T | undefined> {
-  await using work = await context.snapshots.begin("", { signal });
-  const record = await operate(context, { ref, action: "save", signal }, async (vm) => {
-    if (!(await isWorthwhile(context, vm.record, leastBytes))) return undefined;
-    await copyDisks(context, vm.record, { directory: work.directory, signal });
-    await copyLiveMemory(context, vm.record, { directory: work.directory, signal });
-    return vm.record;
+  await using stack = new AsyncDisposableStack();
+  const work = stack.use(await context.snapshots.begin("", { signal }));
+  const copied = await operate(context, { ref, action: "save", signal }, async ({ record }) => {
+    await copies.drop(record.id);
+    if (!(await isWorthwhile(context, record, leastBytes))) return undefined;
+    await copyFiles(context, record, { directory: work.directory, signal });
+    const memory = await copyLiveMemory(context, record, { directory: work.directory, signal });
+    return { record, memory };
   });
-  if (!record) return undefined;
+  if (!copied) return undefined;
+  const { record, memory } = copied;
+  const result = await use(await describe(context, record, work));
+  for (const name of await readdir(work.directory))
+    if (join(work.directory, name) !== memory.path) await rm(join(work.directory, name));
+  await syncFile(memory.path);
+  const owned = stack.move();
+  await copies.keep(record.id, { memory, [Symbol.asyncDispose]: () => owned.disposeAsync() });
+  return result;
+}
+
+async function describe(
+  context: QemuContext,
+  record: VmRecord,
+  work: Pick<SnapshotWork, "id" | "directory">,
+): Promise<LiveFiles> {
   const files = await Promise.all(
     (await readdir(work.directory)).map(async (name) => {
       const path = join(work.directory, name);
@@ -50,7 +74,7 @@ export async function withLiveFiles<T>(
     createdAt: context.now().toISOString(),
     sizeBytes: files.reduce((sum, { storedBytes }) => sum + storedBytes, 0),
   });
-  return await use({ envelope, files });
+  return { envelope, files };
 }
 
 async function isWorthwhile(context: QemuContext, record: VmRecord, leastBytes: number): Promise<boolean> {
@@ -71,14 +95,15 @@ function listTopLayers({ disks }: VmRecord): string[] {
   return disks.flatMap((disk) => (disk.readOnly ? [] : (disk.layers.at(-1)?.file ?? [])));
 }
 
-async function copyDisks(
+async function copyFiles(
   context: QemuContext,
   record: VmRecord,
   target: Abortable & { readonly directory: string },
 ): Promise<void> {
   const files = join(context.store.getDirectory(record.id), record.files);
   const tops = new Set(listTopLayers(record));
-  for (const file of new Set(record.disks.flatMap((disk) => disk.layers.map((layer) => layer.file)))) {
+  const layers = record.disks.flatMap((disk) => disk.layers.map((layer) => layer.file));
+  for (const file of new Set([...listBootFiles(record), ...layers])) {
     const [source, copy] = [join(files, file), join(target.directory, file)];
     if (tops.has(file)) await copySparsely(source, copy, target);
     else await linkOrCopy(source, copy);

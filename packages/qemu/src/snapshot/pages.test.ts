@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { appendRuns, parseMaps, totalBytes, type MemoryRange } from "./pages.ts";
+import { appendRuns, parseMaps, subtractRuns, totalBytes, type MemoryRange } from "./pages.ts";
 
 const page = 4096;
 
@@ -50,6 +50,33 @@ test("the runs cover exactly the private pages, in order, without touching each 
         const next = runs[index + 1];
         if (next) assert.ok(run.offset + run.length < next.offset);
       }
+    }),
+  );
+});
+
+/** Runs of the pages that are set, as the page map gives them. */
+function runsFrom(pages: readonly boolean[]): MemoryRange[] {
+  const runs: MemoryRange[] = [];
+  const kinds = pages.map((isOwn) => (isOwn ? "private" : "file"));
+  appendRuns(entries(kinds), { address: 0x7f0000000000, offset: 0, length: kinds.length * page }, runs);
+  return runs;
+}
+
+test("pages that were the process's own and are not any more are found", () => {
+  const pages = fc.array(fc.tuple(fc.boolean(), fc.boolean()), { maxLength: 60 });
+  fc.assert(
+    fc.property(pages, (each) => {
+      const [before, now] = [each.map(([was]) => was), each.map(([, is]) => is)];
+      const found = subtractRuns(runsFrom(before), runsFrom(now)).flatMap((run) =>
+        Array.from({ length: run.length / page }, (_page, index) => {
+          assert.equal(run.address - run.offset, 0x7f0000000000);
+          return run.offset / page + index;
+        }),
+      );
+      assert.deepEqual(
+        found,
+        each.flatMap(([was, is], index) => (was && !is ? [index] : [])),
+      );
     }),
   );
 });

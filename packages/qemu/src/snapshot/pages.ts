@@ -2,12 +2,8 @@
  * The pages of a guest's memory that differ from the file it is mapped from. The guest's RAM is a private mapping: a
  * page that the guest (or a device) wrote is the process's own, all others are the file's. The kernel tells which in
  * `/proc/PID/pagemap`, and `/proc/PID/mem` gives their content; both need the right to trace the process.
- *
- * Reads go through Node's thread pool in pieces, so that the event loop stays free.
  */
-import { readSync, writeSync } from "node:fs";
 import { open, readFile, type FileHandle } from "node:fs/promises";
-import { setImmediate } from "node:timers/promises";
 import { Fault, toFault } from "@cocoon/core";
 
 /** Part of the guest's RAM in the process: `address` holds what lies at `offset` of the file. */
@@ -70,8 +66,7 @@ async function collectRuns(file: FileHandle, range: MemoryRange, runs: MemoryRan
 }
 
 function cutPiece(range: MemoryRange, firstPage: number, pages: number): MemoryRange {
-  const skip = firstPage * pageBytes;
-  return { address: range.address + skip, offset: range.offset + skip, length: pages * pageBytes };
+  return cut(range, firstPage * pageBytes, pages * pageBytes);
 }
 
 /** Looks at page map entries and appends the runs of private pages, joined with the last run where they touch. */
@@ -103,79 +98,39 @@ function isPrivate(entries: Buffer, page: number): boolean {
   return (upper & 0b010) !== 0 || (upper >>> 2 === 1 && (upper & 0b001) === 0);
 }
 
-export interface CopyPages {
-  readonly pid: number;
-  readonly runs: readonly MemoryRange[];
-  readonly target: FileHandle;
-  /** The target reads as zero wherever nothing was written: zero pages need not be. */
-  readonly targetIsEmpty: boolean;
-}
-
-const copyBytes = 1024 * 1024;
-const zeroes = Buffer.alloc(copyBytes);
-/**
- * Dirty memory is a few large runs and thousands of single pages. A page takes microseconds to copy, and ten times as
- * long to hand to a thread and back: small runs are copied at once, in slices that leave the event loop its turn.
- */
-const smallBytes = 64 * 1024;
-const sliceMs = 2;
-
-/** Writes the content of the runs to the same offsets of the target: one state of the process only while it is stopped. */
-export async function copyPages(options: CopyPages): Promise<void> {
-  await using memory = await openPages(options.pid, "mem");
-  await copySmallRuns(memory, options);
-  await copyLargeRuns(memory, options);
-}
-
-async function copySmallRuns(memory: FileHandle, options: CopyPages): Promise<void> {
-  const buffer = Buffer.allocUnsafe(smallBytes);
-  let sliceEnd = performance.now() + sliceMs;
-  for (const run of options.runs.filter((each) => each.length <= smallBytes)) {
-    const content = buffer.subarray(0, run.length);
-    if (readSync(memory.fd, content, 0, run.length, run.address) !== run.length) throw ended();
-    if (mustWrite(content, options)) writeSync(options.target.fd, content, 0, run.length, run.offset);
-    if (performance.now() < sliceEnd) continue;
-    await setImmediate();
-    sliceEnd = performance.now() + sliceMs;
-  }
-}
-
-/** With two buffers: one is being read while the other is being written. */
-async function copyLargeRuns(memory: FileHandle, options: CopyPages): Promise<void> {
-  let [current, other] = [Buffer.allocUnsafe(copyBytes), Buffer.allocUnsafe(copyBytes)];
-  let writing: Promise<unknown> = Promise.resolve();
-  for (const piece of pieces(options.runs.filter((run) => run.length > smallBytes))) {
-    const content = current.subarray(0, piece.length);
-    await readFully(memory, content, piece.address);
-    await writing;
-    writing = mustWrite(content, options)
-      ? options.target.write(content, 0, piece.length, piece.offset)
-      : Promise.resolve();
-    writing.catch(() => undefined); // awaited in the next round
-    [current, other] = [other, current];
-  }
-  await writing;
-}
-
-function mustWrite(content: Buffer, { targetIsEmpty }: CopyPages): boolean {
-  return !targetIsEmpty || !content.equals(zeroes.subarray(0, content.length));
-}
-
-function* pieces(runs: readonly MemoryRange[]): Generator<MemoryRange> {
-  for (const run of runs) {
-    for (let done = 0; done < run.length; done += copyBytes) {
-      const length = Math.min(copyBytes, run.length - done);
-      yield { address: run.address + done, offset: run.offset + done, length };
-    }
-  }
-}
-
 export function totalBytes(runs: readonly MemoryRange[]): number {
   return runs.reduce((sum, run) => sum + run.length, 0);
 }
 
+/** The pages of the first runs that are in none of the others. Both are in the order of their offsets. */
+export function subtractRuns(runs: readonly MemoryRange[], others: readonly MemoryRange[]): MemoryRange[] {
+  const rest: MemoryRange[] = [];
+  let next = 0;
+  for (const run of runs) {
+    let at = 0;
+    while (next < others.length && getEnd(others[next]) <= run.offset) next += 1;
+    for (let each = next; each < others.length; each += 1) {
+      const other = others[each];
+      if (!other || other.offset >= getEnd(run)) break;
+      const begin = other.offset - run.offset;
+      if (begin > at) rest.push(cut(run, at, begin - at));
+      at = Math.max(at, begin + other.length);
+    }
+    if (at < run.length) rest.push(cut(run, at, run.length - at));
+  }
+  return rest;
+}
+
+function getEnd(run: MemoryRange | undefined): number {
+  return run ? run.offset + run.length : 0;
+}
+
+function cut(run: MemoryRange, skip: number, length: number): MemoryRange {
+  return { address: run.address + skip, offset: run.offset + skip, length };
+}
+
 /** `forbidden` where the system does not let us look: another user's process, or Yama. */
-async function openPages(pid: number, name: "pagemap" | "mem"): Promise<FileHandle> {
+export async function openPages(pid: number, name: "pagemap" | "mem"): Promise<FileHandle> {
   try {
     return await open(`/proc/${pid}/${name}`, "r");
   } catch (error) {
@@ -183,7 +138,7 @@ async function openPages(pid: number, name: "pagemap" | "mem"): Promise<FileHand
   }
 }
 
-async function readFully(file: FileHandle, buffer: Buffer, position: number): Promise<void> {
+export async function readFully(file: FileHandle, buffer: Buffer, position: number): Promise<void> {
   let done = 0;
   while (done < buffer.length) {
     const { bytesRead } = await file.read(buffer, done, buffer.length - done, position + done);
@@ -192,6 +147,6 @@ async function readFully(file: FileHandle, buffer: Buffer, position: number): Pr
   }
 }
 
-function ended(): Fault {
+export function ended(): Fault {
   return new Fault("unavailable", "the process ended while its memory was read");
 }

@@ -11,16 +11,17 @@
 import { createWriteStream } from "node:fs";
 import { open, rename, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import { Fault, orAborted, withDeadline, type Abortable } from "@cocoon/core";
+import { Fault, orAborted, withDeadline, type Abortable, type ProcessIdentity } from "@cocoon/core";
 import { copySparsely, emptyFile } from "../store/immutable-files.ts";
 import { machineFile } from "../store/layout.ts";
 import type { VmRecord } from "../store/vm-record.ts";
 import type { QemuContext } from "../context.ts";
+import { copyBack, copyPages } from "./copy-pages.ts";
 import {
   assertPagesReadable,
-  copyPages,
   findMapping,
   privatePages,
+  subtractRuns,
   totalBytes,
   type MemoryRange,
 } from "./pages.ts";
@@ -45,26 +46,77 @@ const stateBeingSaved = "device-state.saving";
 /** While the guest is frozen nothing is given up half way. */
 const never = new AbortController().signal;
 
-/** Does everything that can be done beforehand. `forbidden` when the guest's pages cannot be read. */
+/** A copy of a running guest's memory, made a moment ago. */
+export interface LiveMemory {
+  readonly path: string;
+  readonly process: ProcessIdentity;
+  /** Pages that were the process's own then. */
+  readonly runs: readonly MemoryRange[];
+}
+
+export interface PagesTarget extends SaveTarget {
+  /** What is saved starts from it, where it is of the process that still runs. */
+  readonly live?: LiveMemory | undefined;
+}
+
+/**
+ * Does everything that can be done beforehand, writing it to disk included: what is saved is flushed while the guest may
+ * still be frozen. `forbidden` when the guest's pages cannot be read.
+ */
 export async function saveByPages(
   context: QemuContext,
   record: VmRecord,
-  target: SaveTarget,
+  target: PagesTarget,
 ): Promise<MemorySave> {
   const vmDirectory = context.store.getDirectory(record.id);
-  const { pid, ranges, base, isEmpty } = await findMemory(context, record);
-  const memory = await copyBase({ base, isEmpty, bytes: record.machine.memoryBytes }, target);
+  const found = await findMemory(context, record);
+  const live = target.live && isSame(target.live.process, record.process) ? target.live : undefined;
+  const memory = live
+    ? await takeLive(live, target)
+    : await copyBase({ ...found, bytes: record.machine.memoryBytes }, target);
+  if (!live) await memory.datasync();
   return {
     form: "pages",
     freeze: async (qmp) => void (await qmp.execute("stop", { signal: never })),
     finish: async (qmp) => {
       await saveDeviceState(qmp, vmDirectory, target.directory);
-      const runs = await privatePages(pid, ranges);
-      await copyPages({ pid, runs, target: memory, targetIsEmpty: isEmpty });
+      const runs = await privatePages(found.pid, found.ranges);
+      if (live) await writeChanges({ found, live, runs, memory });
+      else
+        await copyPages({ pid: found.pid, runs, target: memory, over: found.isEmpty ? "nothing" : "base" });
       return totalBytes(runs);
     },
     [Symbol.asyncDispose]: () => memory.close(),
   };
+}
+
+function isSame(one: ProcessIdentity, other: ProcessIdentity | undefined): boolean {
+  return one.pid === other?.pid && one.startTicks === other.startTicks && one.bootId === other.bootId;
+}
+
+async function takeLive({ path }: LiveMemory, { directory }: SaveTarget): Promise<FileHandle> {
+  const taken = join(directory, machineFile.memory);
+  await rename(path, taken);
+  return open(taken, "r+");
+}
+
+/** Brings the earlier copy to what the frozen guest has. */
+async function writeChanges({
+  found: { pid, base: basePath },
+  live,
+  runs,
+  memory,
+}: {
+  readonly found: FoundMemory;
+  readonly live: LiveMemory;
+  readonly runs: readonly MemoryRange[];
+  readonly memory: FileHandle;
+}): Promise<void> {
+  await copyPages({ pid, runs, target: memory, over: "copy" });
+  const givenBack = subtractRuns(live.runs, runs);
+  if (givenBack.length === 0) return;
+  await using base = await open(basePath, "r");
+  await copyBack(givenBack, { base, target: memory });
 }
 
 interface FoundMemory {
@@ -77,7 +129,7 @@ interface FoundMemory {
 }
 
 async function findMemory(context: QemuContext, record: VmRecord): Promise<FoundMemory> {
-  const pid = requirePid(record);
+  const { pid } = requireProcess(record);
   const base = join(context.store.getDirectory(record.id), record.files, machineFile.memory);
   const { ino } = await stat(base);
   await assertPagesReadable(pid);
@@ -105,11 +157,12 @@ export async function copyLiveMemory(
   context: QemuContext,
   record: VmRecord,
   target: SaveTarget,
-): Promise<void> {
+): Promise<LiveMemory> {
   const found = await findMemory(context, record);
   await using memory = await copyBase({ ...found, bytes: record.machine.memoryBytes }, target);
   const runs = await privatePages(found.pid, found.ranges);
-  await copyPages({ pid: found.pid, runs, target: memory, targetIsEmpty: found.isEmpty });
+  await copyPages({ pid: found.pid, runs, target: memory, over: found.isEmpty ? "nothing" : "base" });
+  return { path: join(target.directory, machineFile.memory), process: requireProcess(record), runs };
 }
 
 async function emptyMemory(path: string, bytes: number): Promise<FileHandle> {
@@ -195,7 +248,7 @@ function migrationEnd(qmp: QmpClient): Promise<void> {
   return end.promise;
 }
 
-function requirePid(record: VmRecord): number {
+function requireProcess(record: VmRecord): ProcessIdentity {
   if (!record.process) throw new Fault("conflict", `VM not running: ${record.name} has no process`);
-  return record.process.pid;
+  return record.process;
 }

@@ -19,7 +19,7 @@ import { prepareLayers, type LayerSwitch } from "../disk/disk-layers.ts";
 import { assertLoaded } from "../lazy/finish-loading.ts";
 import { savesPageByPage } from "../machine/machine.ts";
 import { connectQmp, type QmpClient } from "../qmp/qmp.ts";
-import { saveAsStream, saveByPages, type MemorySave } from "./save-memory.ts";
+import { saveAsStream, saveByPages, type LiveMemory, type MemorySave } from "./save-memory.ts";
 import { endMerges } from "../disk/merge-layers.ts";
 import { oldestFormat, snapshotFormat, type SnapshotDescription } from "./snapshot-description.ts";
 
@@ -28,6 +28,8 @@ export interface SaveRequest extends Abortable {
   readonly directory: string;
   /** Whether a guest that ran goes on. */
   readonly resume: boolean;
+  /** Its memory as it was copied a moment ago. */
+  readonly live?: LiveMemory | undefined;
 }
 
 export interface SaveOutcome {
@@ -132,16 +134,20 @@ function pauseClock(qmp: QmpClient): { pausedMs(): number } {
   return { pausedMs: () => (stoppedAt === undefined ? 0 : performance.now() - stoppedAt) };
 }
 
-/** The top layers too: they are what the guest writes now, and are frozen in a moment. */
-export async function linkImmutableFiles(files: string, record: VmRecord, target: string): Promise<void> {
-  const layers = record.disks.flatMap((disk) => disk.layers.map((layer) => layer.file));
-  const { machine } = record;
-  const others = [
+/** What a machine starts from; it never changes. */
+export function listBootFiles({ machine }: VmRecord): string[] {
+  return [
     machineFile.firmware,
     ...(machine.kernel ? [machineFile.kernel] : []),
     ...(machine.kernel?.initrd ? [machineFile.initrd] : []),
   ];
-  for (const file of new Set([...others, ...layers])) await linkOrCopy(join(files, file), join(target, file));
+}
+
+/** The top layers too: they are what the guest writes now, and are frozen in a moment. */
+export async function linkImmutableFiles(files: string, record: VmRecord, target: string): Promise<void> {
+  const layers = record.disks.flatMap((disk) => disk.layers.map((layer) => layer.file));
+  for (const file of new Set([...listBootFiles(record), ...layers]))
+    await linkOrCopy(join(files, file), join(target, file));
   if (await pathExists(join(files, machineFile.workingSet)))
     await linkOrCopy(join(files, machineFile.workingSet), join(target, machineFile.workingSet));
 }

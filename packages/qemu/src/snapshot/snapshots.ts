@@ -24,6 +24,7 @@ import { checkImported } from "./imported-files.ts";
 import { awaitLoaded } from "../lazy/finish-loading.ts";
 import { operate } from "../machine/operate.ts";
 import { syncFilesIn } from "../store/durable.ts";
+import type { LiveCopies } from "./live-copies.ts";
 import { withLiveFiles } from "./live-files.ts";
 import { saveDisks } from "./save-disks.ts";
 import { saveMachine } from "./save.ts";
@@ -32,9 +33,11 @@ import { startMerges } from "../disk/merge-layers.ts";
 
 export class QemuSnapshots implements VmSnapshots {
   readonly #context: QemuContext;
+  readonly #copies: LiveCopies;
 
-  constructor(context: QemuContext) {
+  constructor(context: QemuContext, copies: LiveCopies) {
     this.#context = context;
+    this.#copies = copies;
   }
 
   async save(vmRef: string, options: SaveOptions): Promise<SaveReport> {
@@ -47,7 +50,13 @@ export class QemuSnapshots implements VmSnapshots {
       context,
       { ref: vmRef, action: options.disksOnly ? "saveDisks" : "save", signal: options.signal },
       async (vm) => {
-        const request = { directory: work.directory, resume: options.resume ?? true, signal: options.signal };
+        await using live = this.#copies.take(vm.record.id);
+        const request = {
+          directory: work.directory,
+          resume: options.resume ?? true,
+          live: live?.memory,
+          signal: options.signal,
+        };
         const save = options.disksOnly ? saveDisks : saveMachine;
         const saved = await save(context, vm.record, request);
         const kept = await context.snapshots.existing(saved.record.snapshotIds);
@@ -125,7 +134,7 @@ export class QemuSnapshots implements VmSnapshots {
     use: (files: LiveFiles) => Promise<T>,
     options: Abortable & { readonly leastBytes: number },
   ): Promise<T | undefined> {
-    return withLiveFiles(this.#context, { ref: vmRef, ...options }, use);
+    return withLiveFiles(this.#context, { ref: vmRef, copies: this.#copies, ...options }, use);
   }
 
   async #finishImport(work: SnapshotWork, text: string, options: ImportOptions): Promise<Snapshot> {

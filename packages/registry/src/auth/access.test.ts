@@ -12,6 +12,7 @@ describe("scopes", () => {
     for (const text of [
       "admin",
       "registry:catalog:*",
+      "registry:tokens:list",
       "repository:a/b:pull",
       "repository:vk-*:pull,push",
       "repository:*:pull,push,delete",
@@ -42,6 +43,11 @@ describe("scopes", () => {
     assert.ok(!allows(held, on("teams/app", "pull")));
     assert.ok(!allows(held, { kind: "catalog" }));
     assert.ok(!allows(held, { kind: "admin" }));
+    assert.ok(!allows(held, { kind: "tokens" }));
+    const lister = scopes("registry:tokens:list");
+    assert.ok(allows(lister, { kind: "tokens" }));
+    for (const need of [{ kind: "admin" }, { kind: "catalog" }, on("a", "pull")] as const)
+      assert.ok(!allows(lister, need));
     assert.ok(!allows([], on("a", "pull")));
   });
 

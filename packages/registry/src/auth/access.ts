@@ -11,6 +11,8 @@ export type Action = (typeof actions)[number];
 export const scopeSchema = z.discriminatedUnion("kind", [
   z.object({ kind: z.literal("repository"), pattern: z.string(), actions: z.array(z.enum(actions)) }),
   z.object({ kind: z.literal("catalog") }),
+  /** May see which tokens there are, never their secrets. */
+  z.object({ kind: z.literal("tokens") }),
   /** May manage tokens and run garbage collection; implies everything else. */
   z.object({ kind: z.literal("admin") }),
 ]);
@@ -30,6 +32,7 @@ export type Need =
   | { readonly kind: "identity" }
   | { readonly kind: "repository"; readonly name: RepositoryName; readonly action: Action }
   | { readonly kind: "catalog" }
+  | { readonly kind: "tokens" }
   /** To see what the registry holds and how much; never anonymous. */
   | { readonly kind: "statistics"; readonly name?: RepositoryName }
   | { readonly kind: "admin" };
@@ -38,6 +41,8 @@ export const everything: readonly Scope[] = [
   { kind: "repository", pattern: "*", actions: [...actions] },
   { kind: "catalog" },
 ];
+/** Of the token that the installation was given. */
+export const installation: readonly Scope[] = [...everything, { kind: "tokens" }];
 export const administration: readonly Scope[] = [{ kind: "admin" }];
 
 export function allows(scopes: readonly Scope[], need: Need): boolean {
@@ -45,6 +50,7 @@ export function allows(scopes: readonly Scope[], need: Need): boolean {
   return scopes.some((scope) => {
     if (scope.kind === "admin") return true;
     if (scope.kind === "catalog") return need.kind === "catalog" || isAboutAll(need);
+    if (scope.kind === "tokens") return need.kind === "tokens";
     const wanted = readRepositoryNeed(need);
     return (
       wanted !== undefined &&
@@ -68,10 +74,19 @@ function readRepositoryNeed(need: Need): { name: RepositoryName; action: Action 
 
 const patternGrammar = /^[a-z0-9._*/-]{1,255}$/;
 
-/** Reads `repository:<pattern>:pull,push`, `registry:catalog:*` or `admin`; undefined for anything else. */
+/** Scopes that are one word each. */
+const plainScopes = {
+  admin: "admin",
+  catalog: "registry:catalog:*",
+  tokens: "registry:tokens:list",
+} as const;
+
+export const scopeGrammar =
+  "repository:<pattern>:pull,push,delete, registry:catalog:*, registry:tokens:list or admin";
+
+/** Undefined for what is no scope. */
 export function tryReadScope(text: string): Scope | undefined {
-  if (text === "admin") return { kind: "admin" };
-  if (text === "registry:catalog:*") return { kind: "catalog" };
+  for (const kind of ["admin", "catalog", "tokens"] as const) if (text === plainScopes[kind]) return { kind };
   const [type, pattern = "", wanted = "", ...rest] = text.split(":");
   if (type !== "repository" || rest.length > 0 || !patternGrammar.test(pattern)) return undefined;
   const words = wanted.split(",");
@@ -82,17 +97,13 @@ export function tryReadScope(text: string): Scope | undefined {
 export function readScope(text: string): Scope {
   const scope = tryReadScope(text);
   if (scope) return scope;
-  throw new Fault(
-    "invalid",
-    `scope "${text}" is unknown; use repository:<pattern>:pull,push,delete, registry:catalog:* or admin`,
-  );
+  throw new Fault("invalid", `scope "${text}" is unknown; use ${scopeGrammar}`);
 }
 
 export function writeScope(scope: Scope): string {
-  if (scope.kind === "admin") return "admin";
-  return scope.kind === "catalog"
-    ? "registry:catalog:*"
-    : `repository:${scope.pattern}:${scope.actions.join(",")}`;
+  return scope.kind === "repository"
+    ? `repository:${scope.pattern}:${scope.actions.join(",")}`
+    : plainScopes[scope.kind];
 }
 
 /** What of the wanted scopes the held ones cover; wanted repositories are plain names. */

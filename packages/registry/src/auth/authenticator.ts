@@ -5,7 +5,15 @@
 import { hash } from "node:crypto";
 import { getErrorMessage, type Logger } from "@cocoon/core";
 import { isSameSecret } from "@cocoon/contract/session";
-import { allows, everything, intersect, tryReadScope, type Caller, type Need, type Scope } from "./access.ts";
+import {
+  allows,
+  installation,
+  intersect,
+  tryReadScope,
+  type Caller,
+  type Need,
+  type Scope,
+} from "./access.ts";
 import { AccessTokens, anonymousSubject, staticSubject, type AccessToken } from "./access-token.ts";
 import type { StoredToken, TokenStore } from "./token-store.ts";
 
@@ -150,7 +158,7 @@ function computeFingerprint(hashed: string): string {
   return hash("sha256", `fingerprint ${hashed}`, "hex").slice(0, 16);
 }
 
-const staticCaller: Caller = { id: "static", anonymous: false, scopes: everything };
+const staticCaller: Caller = { id: "static", anonymous: false, scopes: installation };
 
 type Given = { kind: "none" } | { kind: "malformed" } | { kind: "secret"; secret: string };
 

@@ -6,6 +6,7 @@ const nothing: Need = { kind: "nothing" };
 const identity: Need = { kind: "identity" };
 const catalog: Need = { kind: "catalog" };
 const statistics: Need = { kind: "statistics" };
+const tokens: Need = { kind: "tokens" };
 const admin: Need = { kind: "admin" };
 
 const apiRoutes: ReadonlySet<RouteKind> = new Set(["apiRepository", "apiTags", "apiTag"]);
@@ -31,8 +32,9 @@ const needs = {
 } as const satisfies Partial<Record<RouteKind, Need>>;
 
 export function findNeed(route: Route, method: string): Need {
-  if (!("name" in route)) return needs[route.kind];
   const reads = findAction(method) === "pull";
+  if (route.kind === "apiTokens" && reads) return tokens;
+  if (!("name" in route)) return needs[route.kind];
   if (reads && apiRoutes.has(route.kind)) return { kind: "statistics", name: route.name };
   const uploading = route.kind === "uploads" || route.kind === "upload";
   return { kind: "repository", name: route.name, action: uploading ? "push" : findAction(method) };

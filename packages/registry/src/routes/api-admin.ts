@@ -1,7 +1,14 @@
 /** The control API for administrators: tokens, as epoch has them and with scopes and expiry added; garbage collection; checks. */
 import * as z from "zod";
 import { Fault, getErrorMessage, tryParseDuration, tryParseJson } from "@cocoon/core";
-import { administration, everything, tryReadScope, writeScope, type Scope } from "../auth/access.ts";
+import {
+  administration,
+  everything,
+  scopeGrammar,
+  tryReadScope,
+  writeScope,
+  type Scope,
+} from "../auth/access.ts";
 import type { StoredToken } from "../auth/token-store.ts";
 import type { Handler, RouteTable } from "../http/handler.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -17,7 +24,7 @@ const duration = z.string().transform((text, context): number => {
 const scope = z.string().transform((text, context): Scope => {
   const parsed = tryReadScope(text);
   if (parsed) return parsed;
-  context.addIssue("must be repository:<pattern>:pull,push,delete, registry:catalog:* or admin");
+  context.addIssue(`must be ${scopeGrammar}`);
   return z.NEVER;
 });
 

@@ -5,21 +5,39 @@
 import { Fault, type Abortable } from "@cocoon/core";
 import type { VmRuntime } from "@cocoon/vm";
 
-const file = "/etc/profile.d/cocoon-env.sh";
+const directory = "/etc/profile.d";
+const file = `${directory}/cocoon-env.sh`;
 
-export type Environment = Readonly<Record<string, string>>;
+type Environment = Readonly<Record<string, string>>;
+
+interface Given {
+  readonly vmId: string;
+  readonly env: Environment;
+}
 
 export async function writeEnvironment(
   runtime: VmRuntime,
-  { vmId, env }: { readonly vmId: string; readonly env: Environment },
+  { vmId, env }: Given,
   options: Abortable,
 ): Promise<void> {
-  await using program = await runtime.exec(vmId, { argv: ["tee", file], stdin: true }, options);
+  const write = () => run(runtime, { vmId, argv: ["tee", file], input: formatEnvironment(env) }, options);
+  if ((await write()) === 0) return;
+  // Small images have no such directory.
+  await run(runtime, { vmId, argv: ["mkdir", "-p", directory], input: "" }, options);
+  const code = await write();
+  if (code !== 0) throw new Fault("unavailable", `the guest did not write ${file}: tee ended with ${code}`);
+}
+
+async function run(
+  runtime: VmRuntime,
+  { vmId, argv, input }: { readonly vmId: string; readonly argv: readonly string[]; readonly input: string },
+  options: Abortable,
+): Promise<number | undefined> {
+  await using program = await runtime.exec(vmId, { argv, stdin: true }, options);
   program.stdout.resume();
   program.stderr.resume();
-  program.stdin.end(formatEnvironment(env));
-  const { code } = await program.exited;
-  if (code !== 0) throw new Fault("unavailable", `the guest did not write ${file}: tee ended with ${code}`);
+  program.stdin.end(input);
+  return (await program.exited).code;
 }
 
 function formatEnvironment(env: Environment): string {

@@ -149,7 +149,8 @@ export async function drop(
 ): Promise<void> {
   const machine = readPodMachine(context.tracked.writer.pod);
   const restoredFrom = record ? getRestoredFrom(record, machine) : "";
-  const proof = { digest, restoredFrom, ...(record ? { vmId: record.id } : {}) };
+  const { namespace } = machine;
+  const proof = { digest, namespace, restoredFrom, ...(record ? { vmId: record.id } : {}) };
   const outcome = await requireSnapshots(context).inRegistry.drop(machine.vm.vmName, proof, options);
   if (outcome === "dropped") context.log.info({ digest }, "snapshot dropped after the wake");
 }
@@ -157,18 +158,18 @@ export async function drop(
 /** Its Sandbox ended: what the policy asks for stays as `latest`, everything else goes. */
 export async function settle(context: StepContext, options: Abortable): Promise<void> {
   const { tracked } = context;
-  const { vm, snapshotOnDelete } = readPodMachine(tracked.writer.pod);
+  const { vm, namespace, snapshotOnDelete } = readPodMachine(tracked.writer.pod);
   const keep = snapshotOnDelete || tracked.ending === "forceDeleted";
-  const settlement = { keep, purge: !keep, at: new Date() };
+  const settlement = { namespace, keep, purge: !keep, at: new Date() };
   await requireSnapshots(context).inRegistry.settle(vm.vmName, settlement, options);
   tracked.snapshotsSettled = true;
 }
 
 /** The last copy of a machine that is about to end is renamed, never dropped. */
 export async function release(context: StepContext, digest: string, options: Abortable): Promise<void> {
-  const { vmName } = readPodMachine(context.tracked.writer.pod).vm;
-  const request = { at: new Date(), digest };
-  const released = await requireSnapshots(context).inRegistry.release(vmName, request, options);
+  const { vm, namespace } = readPodMachine(context.tracked.writer.pod);
+  const request = { at: new Date(), namespace, digest };
+  const released = await requireSnapshots(context).inRegistry.release(vm.vmName, request, options);
   if (!released) return;
   context.log.info({ digest, tag: released.tag }, "snapshot released");
   if (!context.tracked.ending)

@@ -38,6 +38,7 @@ export function buildCommonSpec({ tracked: { writer }, dns }: StepContext, machi
       [vmLabel.pod]: `${namespace}/${name}`,
       [vmLabel.uid]: uid,
       [vmLabel.generation]: String(machine.generation),
+      [vmLabel.image]: machine.vm.image,
     },
   };
 }

@@ -10,11 +10,12 @@ import {
 } from "@cocoon/contract";
 import { Fault, getErrorMessage, toFault, type Abortable, ignoreFault } from "@cocoon/core";
 import type { HibernatedSnapshot } from "@cocoon/machine";
-import type { RestoreMode, RuntimeDescription, Snapshot, Vm } from "@cocoon/vm";
+import type { CloneOptions, RestoreMode, RuntimeDescription, Snapshot, Vm } from "@cocoon/vm";
 import { computeGrowth, readWantedSize } from "../machine-size.ts";
 import { dropLocalSnapshot } from "../node-snapshots.ts";
 import type { PodMachine } from "../pod-machine.ts";
 import { assertBootable, bootImage, buildCommonSpec } from "./boot-image.ts";
+import { passLastCheck } from "./last-check.ts";
 import { unlistHibernated } from "./snapshot-list.ts";
 import { tryCloneLazily, tryRestoreLazily } from "./restore-lazily.ts";
 import { assertSourceAllowed } from "./source-access.ts";
@@ -116,7 +117,7 @@ interface CloneRequest {
   readonly restoredFrom?: string;
 }
 
-async function cloneFrom(context: StepContext, request: CloneRequest, options: Abortable): Promise<Vm> {
+async function cloneFrom(context: StepContext, request: CloneRequest, options: CloneOptions): Promise<Vm> {
   const { snapshot, machine, restoredFrom } = request;
   assertHypervisor(context, snapshot, machine);
   const common = buildCommonSpec(context, machine);
@@ -142,13 +143,19 @@ function assertHypervisor(
   );
 }
 
+interface Restore {
+  readonly snapshot: HibernatedSnapshot;
+  readonly machine: PodMachine;
+}
+
 /** Its own snapshot is dropped while it runs, so an engine whose clones read their source copies the memory. */
 export async function restore(
   context: StepContext,
-  { snapshot, machine }: { readonly snapshot: HibernatedSnapshot; readonly machine: PodMachine },
-  options: Abortable,
+  { snapshot, machine }: Restore,
+  { signal }: Abortable,
 ): Promise<Vm> {
   const { metrics, tracked } = context;
+  const options = { signal, beforeRun: buildLastCheck(context, { snapshot, machine }) };
   metrics.hibernate_evidence_total.inc({ verdict: "proven" });
   const { digest: restoredFrom } = snapshot;
   const { labels, ...common } = buildCommonSpec(context, machine);
@@ -167,10 +174,23 @@ export async function restore(
   return vm;
 }
 
+function buildLastCheck(
+  context: StepContext,
+  { snapshot: { digest }, machine: { vm } }: Restore,
+): (options: Abortable) => Promise<void> {
+  const { inRegistry } = requireSnapshots(context);
+  const claim = { digest, node: context.node };
+  const check = {
+    verify: (options: Abortable) => inRegistry.verifyClaim(vm.vmName, claim, options),
+    nowMs: () => performance.now(),
+  };
+  return (options) => passLastCheck(check, options);
+}
+
 async function restoreWhole(
   context: StepContext,
-  { snapshot, machine }: { readonly snapshot: HibernatedSnapshot; readonly machine: PodMachine },
-  options: Abortable,
+  { snapshot, machine }: Restore,
+  options: CloneOptions,
 ): Promise<Vm> {
   const { emit, description } = context;
   const name = machine.vm.vmName;

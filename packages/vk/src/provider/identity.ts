@@ -3,7 +3,7 @@
  * forked or pushed under it, it must be a name that this pod's namespace and owner can have.
  */
 import { annotation, nodeLabel, ownerSet, podVmName, sandboxVmName, vmName } from "@cocoon/contract";
-import { Fault } from "@cocoon/core";
+import { Fault, isFault } from "@cocoon/core";
 import type { Pod } from "@cocoon/kubelet";
 import { readMachine } from "@cocoon/machine";
 
@@ -37,4 +37,15 @@ export function assertCpuClass(pod: Pod, ours: string): void {
     "preconditionFailed",
     `the pod needs snapshot CPU class "${wanted}", but ${have} (VK_SNAPSHOT_CPU_CLASS)`,
   );
+}
+
+/** A pod with the name of another namespace's machine never had one here: there is nothing of its own to end. */
+export function isOwnName(pod: Pod): boolean {
+  try {
+    assertIdentity(pod);
+    return true;
+  } catch (error) {
+    if (isFault(error, "forbidden")) return false;
+    throw error;
+  }
 }

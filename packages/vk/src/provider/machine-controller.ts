@@ -12,7 +12,7 @@ import { isMachine, readPodMachine } from "../pod-machine.ts";
 import { PodWriter } from "../pod-writer.ts";
 import { announceIfSlow } from "./announce-slow.ts";
 import { applyStep } from "./apply.ts";
-import { assertCpuClass, assertIdentity } from "./identity.ts";
+import { assertCpuClass, assertIdentity, isOwnName } from "./identity.ts";
 import { endsAsleep } from "./machine-state.ts";
 import { findVm, observeMachine } from "./observe.ts";
 import type { Ending } from "./observed.ts";
@@ -140,6 +140,17 @@ export class MachineController {
         "pod disappeared; its VM is kept",
       );
     });
+  }
+
+  /** Hibernates the VM of a pod that is gone and that this process may never have known; what fails is forgotten again. */
+  async handOver(pod: Pod, options: Abortable): Promise<void> {
+    try {
+      await this.#end(pod, "forceDeleted", options);
+    } catch (error) {
+      const tracked = this.find({ namespace: pod.metadata.namespace, name: pod.metadata.name ?? "" });
+      if (tracked?.uid === pod.metadata.uid && tracked?.ending) this.#forget(tracked);
+      throw error;
+    }
   }
 
   async #end(pod: Pod, ending: Ending, options: Abortable): Promise<void> {
@@ -338,15 +349,4 @@ function reportDamage({ metrics, emit, log }: StepContext, error: Fault): void {
   metrics.snapshot_damaged_total.inc();
   emit({ type: "Warning", reason: "SnapshotDamaged", message: error.message });
   log.error({ error: error.message }, "snapshot in the registry is damaged");
-}
-
-/** A pod with the name of another namespace's machine never had one here: there is nothing of its own to end. */
-function isOwnName(pod: Pod): boolean {
-  try {
-    assertIdentity(pod);
-    return true;
-  } catch (error) {
-    if (isFault(error, "forbidden")) return false;
-    throw error;
-  }
 }

@@ -49,7 +49,8 @@ export async function saveNamed(
 /** May be repeated: what is done already is seen in the registry. */
 export async function rewind(context: StepContext, name: string, options: Abortable): Promise<void> {
   const { tracked, emit } = context;
-  const { vmName } = readPodMachine(tracked.writer.pod).vm;
+  const { vm, namespace } = readPodMachine(tracked.writer.pod);
+  const { vmName } = vm;
   const { inRegistry } = requireSnapshots(context);
   const tag = podSnapshotTag(name);
   const wanted = await inRegistry.findDigest(vmName, tag, options);
@@ -57,8 +58,8 @@ export async function rewind(context: StepContext, name: string, options: Aborta
     throw new Fault("notFound", `PodSnapshot ${name} of ${vmName} is not in the registry`);
   const current = await inRegistry.findHibernatedDigest(vmName, options);
   if (current !== undefined && current !== wanted)
-    await inRegistry.release(vmName, { at: new Date(), digest: current }, options);
-  if (current !== wanted) await inRegistry.adopt(vmName, tag, options);
+    await inRegistry.release(vmName, { at: new Date(), namespace, digest: current }, options);
+  if (current !== wanted) await inRegistry.adopt(vmName, { tag, namespace }, options);
   await tracked.writer.write({ [annotation.rewoundTo]: name }, options);
   emit({ type: "Normal", reason: "Rewound", message: `starts from PodSnapshot ${name}` });
 }

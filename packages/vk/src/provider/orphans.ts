@@ -8,6 +8,7 @@ import { readMachine, type MachinePod } from "@cocoon/machine";
 import type { Vm, VmRuntime } from "@cocoon/vm";
 import type { VkMetrics } from "../metrics.ts";
 import { dropLocalSnapshot, findLocalSnapshot } from "../node-snapshots.ts";
+import { isOfLivingSandbox } from "./hand-over.ts";
 import { vmLabel } from "./vm-labels.ts";
 
 export const orphanPolicies = ["alert", "destroy", "keep"] as const;
@@ -77,7 +78,9 @@ export async function dealWithOrphans(options: AdoptOptions): Promise<void> {
   const elsewhere = everywhere.filter((claim) => claim.node !== node);
   for (const vm of orphans) {
     const orphan = await describeOrphan(vm, options);
-    await deal(vm, planOrphan(orphan, elsewhere, options.policy), options);
+    const action = planOrphan(orphan, elsewhere, options.policy);
+    const isKept = action === "destroy" && (await isOfLivingSandbox(client, vm, { signal }));
+    await deal(vm, isKept ? "alert" : action, options);
   }
 }
 

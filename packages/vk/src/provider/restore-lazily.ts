@@ -5,7 +5,7 @@
 import { annotation, isWindowsPod } from "@cocoon/contract";
 import { Fault, getErrorMessage, isFault, type Abortable } from "@cocoon/core";
 import type { HibernatedSnapshot, SnapshotInfo } from "@cocoon/machine";
-import type { CloneSpec, RemoteCloneSpec, Vm } from "@cocoon/vm";
+import type { CloneOptions, CloneSpec, RemoteCloneSpec, Vm } from "@cocoon/vm";
 import { readWantedSize } from "../machine-size.ts";
 import { findLocalSnapshot } from "../node-snapshots.ts";
 import type { PodMachine } from "../pod-machine.ts";
@@ -23,7 +23,7 @@ interface LazyRestore {
 export async function tryRestoreLazily(
   context: StepContext,
   { snapshot: { digest, snapshotId }, machine, spec }: LazyRestore,
-  options: Abortable,
+  options: CloneOptions,
 ): Promise<Vm | undefined> {
   const { vmName } = machine.vm;
   if (!isLazy(context, machine)) return undefined;
@@ -89,7 +89,7 @@ async function isLocal(
 async function cloneRemote(
   { runtime, description, emit, log }: StepContext,
   spec: RemoteCloneSpec,
-  options: Abortable,
+  options: CloneOptions,
 ): Promise<Vm | undefined> {
   try {
     const { whyNotRemote } = description;
@@ -101,6 +101,8 @@ async function cloneRemote(
     if (options.signal.aborted) throw error;
     // A registry without an answer is no reason to do it the other way: that would get none either.
     if (isFault(error, "alreadyExists")) throw error;
+    // The last check refused: the other way would be refused as well.
+    if (isFault(error, "conflict")) throw error;
     const expected = isFault(error, "notSupported");
     const message = `the snapshot is pulled whole before the machine runs: ${getErrorMessage(error)}`;
     emit({ type: expected ? "Normal" : "Warning", reason: "WakePullsAll", message });

@@ -27,7 +27,7 @@ export async function findSandboxHolder(
   options: Abortable,
 ): Promise<string | undefined> {
   const sandbox = await findOwnSandbox(client, pod, options);
-  const noted = parseNote(sandbox?.metadata.annotations?.[sandboxNodeAnnotation]);
+  const noted = parseSandboxNote(sandbox?.metadata.annotations?.[sandboxNodeAnnotation]);
   if (!noted || noted.node === node) return undefined;
   const holder = await ignoreFault("notFound", client.get(nodes, { name: noted.node }, options));
   if (!holder || isFenced(holder)) return undefined;
@@ -49,13 +49,17 @@ export async function noteSandboxNode({ client, pod, node }: Asking, { signal }:
 /** The VM is gone and left nothing: any node may boot. */
 export async function clearSandboxNode({ client, pod, node }: Asking, { signal }: Abortable): Promise<void> {
   const sandbox = await findOwnSandbox(client, pod, { signal });
-  if (parseNote(sandbox?.metadata.annotations?.[sandboxNodeAnnotation])?.node !== node || !sandbox) return;
+  if (parseSandboxNote(sandbox?.metadata.annotations?.[sandboxNodeAnnotation])?.node !== node || !sandbox)
+    return;
   const { namespace, name = "", uid, resourceVersion } = sandbox.metadata;
   const body = { metadata: { uid, resourceVersion, annotations: { [sandboxNodeAnnotation]: null } } };
   await client.patch(sandboxes, { key: { namespace, name }, patch: { type: "merge", body } }, { signal });
 }
 
-function parseNote(text: string | undefined): { readonly node: string; readonly at: number } | undefined {
+/** The node that made the VM last, and when. */
+export function parseSandboxNote(
+  text: string | undefined,
+): { readonly node: string; readonly at: number } | undefined {
   const [node = "", time = ""] = (text ?? "").split("@");
   return node === "" ? undefined : { node, at: Date.parse(time) || 0 };
 }

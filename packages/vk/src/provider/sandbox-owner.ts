@@ -30,11 +30,31 @@ export async function findSandboxState(
 ): Promise<SandboxState> {
   const owner = findOwnerOfMachine(pod);
   if (!owner) return "none";
-  const sandbox = await findSandbox(client, { pod, owner }, options);
+  const { namespace = "" } = pod.metadata;
+  const sandbox = await findSandbox(client, { namespace, owner }, options);
   if (sandbox === "notServed") return "alive";
-  if (!sandbox || sandbox.metadata.deletionTimestamp) return "ended";
-  const namespace = await client.get(namespaces, { name: pod.metadata.namespace ?? "" }, options);
-  return namespace.metadata.deletionTimestamp ? "ended" : "alive";
+  return (await isLiving(client, sandbox, options)) ? "alive" : "ended";
+}
+
+/** The Sandbox, where it is there and neither it nor its namespace is terminating. */
+export async function findLivingSandbox(
+  client: KubeClient,
+  wanted: { readonly namespace: string; readonly owner: SandboxReference },
+  options: Abortable,
+): Promise<KubeObject | undefined> {
+  const sandbox = await findSandbox(client, wanted, options);
+  if (!sandbox || sandbox === "notServed") return undefined;
+  return (await isLiving(client, sandbox, options)) ? sandbox : undefined;
+}
+
+async function isLiving(
+  client: KubeClient,
+  sandbox: KubeObject | undefined,
+  options: Abortable,
+): Promise<boolean> {
+  if (!sandbox || sandbox.metadata.deletionTimestamp) return false;
+  const namespace = await client.get(namespaces, { name: sandbox.metadata.namespace ?? "" }, options);
+  return namespace.metadata.deletionTimestamp === undefined;
 }
 
 /** The Sandbox that the pod's machine is named after; undefined when there is none, or it is gone. */
@@ -44,7 +64,8 @@ export async function findOwnSandbox(
   options: Abortable,
 ): Promise<KubeObject | undefined> {
   const owner = findOwnerOfMachine(pod);
-  const sandbox = owner && (await findSandbox(client, { pod, owner }, options));
+  const { namespace = "" } = pod.metadata;
+  const sandbox = owner && (await findSandbox(client, { namespace, owner }, options));
   return sandbox === "notServed" ? undefined : sandbox;
 }
 
@@ -56,7 +77,8 @@ export async function keepSandboxUntilSettled(
 ): Promise<void> {
   const owner = findOwnerOfMachine(pod);
   if (!owner) return;
-  const sandbox = await findSandbox(client, { pod, owner }, options);
+  const { namespace = "" } = pod.metadata;
+  const sandbox = await findSandbox(client, { namespace, owner }, options);
   if (sandbox === "notServed") return;
   if (!sandbox) throw new Fault("conflict", "the Sandbox was deleted");
   await addFinalizer({ client, type: sandboxes, object: sandbox, finalizer: sandboxFinalizer }, options);
@@ -80,10 +102,9 @@ function findOwnerOfMachine(pod: Pod): SandboxReference | undefined {
  */
 async function findSandbox(
   client: KubeClient,
-  { pod, owner }: { readonly pod: Pod; readonly owner: SandboxReference },
+  { namespace, owner }: { readonly namespace: string; readonly owner: SandboxReference },
   { signal }: Abortable,
 ): Promise<KubeObject | "notServed" | undefined> {
-  const { namespace = "" } = pod.metadata;
   const isOwner = ({ metadata }: KubeObject) => metadata.uid === owner.uid;
   try {
     const fieldSelector = `metadata.name=${owner.name}`;

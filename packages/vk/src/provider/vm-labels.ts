@@ -4,6 +4,8 @@ export const vmLabel = {
   pod: "cocoon.pod",
   uid: "cocoon.pod-uid",
   generation: "cocoon.generation",
+  /** As the pod named it. */
+  image: "cocoon.image",
   /** Digest of the snapshot that the VM was restored from: the proof of descent. */
   restoredFrom: "cocoon.restored-from",
 } as const;

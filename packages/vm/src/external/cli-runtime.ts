@@ -7,6 +7,7 @@ import { Fault, isFault, sleep, withDeadline, type Abortable, type Logger, pathE
 import { Consoles } from "../consoles.ts";
 import type { GcReport, GuestProcess, RuntimeDescription, VmEvent, VmImages, VmRuntime } from "../runtime.ts";
 import type {
+  CloneOptions,
   CloneSpec,
   ExecRequest,
   ForkSpec,
@@ -99,9 +100,11 @@ export class CliRuntime implements VmRuntime {
       : made;
   }
 
-  async clone(spec: CloneSpec, options: Abortable): Promise<Vm> {
+  /** The command has no stop between making a VM and running it: the last check comes before both. */
+  async clone(spec: CloneSpec, options: CloneOptions): Promise<Vm> {
     assertVmName(spec.name);
     const source = await this.snapshots.describe(spec.snapshot, options);
+    await options.beforeRun?.(options);
     const made = await this.#vm(cloneArguments(spec, source, this.#parts.vintage), options);
     return made.pid === undefined ? this.inspect(made.id, options) : made;
   }

@@ -1,6 +1,7 @@
 /** Saving, cloning, forking, going back, moving. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
+import { Fault } from "@cocoon/core";
 import type { Bench } from "./contract-suite.ts";
 import { bootMs, get, put, readCounter, refuses, runIn } from "./harness.ts";
 
@@ -55,6 +56,28 @@ export function describeSnapshots(use: () => Bench): void {
     const clockSkewMs = async (id: string) =>
       Math.abs(Number((await runIn(runtime, id, { argv: ["date", "+%s"] })).stdout) * 1000 - Date.now());
     assert.ok((await clockSkewMs(one.id)) < 60_000, "the clone's clock is that of now, not of the snapshot");
+  });
+
+  it("runs a clone only after the caller's last check, and leaves nothing when that refuses", async () => {
+    const { runtime, signal, golden, owned } = use();
+    const spec = { name: "checked", snapshot: golden };
+    const refusal = new Fault("unavailable", "the claim could not be read");
+    const seen: string[] = [];
+    const refuse = async () => {
+      for (const { name, state } of await runtime.list({ signal })) seen.push(`${name} ${state}`);
+      throw refusal;
+    };
+    await assert.rejects(runtime.clone(spec, { signal, beforeRun: refuse }), (error) => error === refusal);
+    assert.ok(!seen.includes("checked running"), seen.join(", "));
+    assert.deepEqual(await runtime.list({ signal }), []);
+    assert.equal((await runtime.snapshots.inspect(golden, { signal })).id, golden);
+    let checks = 0;
+    const beforeRun = () => {
+      checks += 1;
+      return Promise.resolve();
+    };
+    await using vm = owned(await runtime.clone(spec, { signal, beforeRun }));
+    assert.deepEqual([checks, vm.state], [1, "running"]);
   });
 
   it("refuses a clone that is smaller than its snapshot", async () => {

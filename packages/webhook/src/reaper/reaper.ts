@@ -8,6 +8,7 @@ import type { KubeClient } from "@cocoon/kube";
 import { lead, type Leadership } from "@cocoon/kube/controller";
 import type { Model } from "../model.ts";
 import type { Entry } from "../store/entry.ts";
+import type { OwnMachine } from "../snapshots.ts";
 import type { Reservations } from "../store/reservations.ts";
 import type { ShardWrites } from "../store/shard-writes.ts";
 import { adoptPods } from "./adopt.ts";
@@ -23,7 +24,7 @@ export interface ReaperOptions extends Graces {
   readonly intervalMs: number;
   readonly findNodePool: (node: string) => string;
   /** Retags the snapshot under that name, so that a later machine of that name does not restore it. */
-  readonly releaseSnapshot: (vmName: string, options: Abortable) => Promise<void>;
+  readonly releaseSnapshot: (machine: OwnMachine, options: Abortable) => Promise<void>;
   readonly released: (entry: Entry) => void;
   readonly duplicates: (count: number) => void;
   readonly registry: Registry;

@@ -77,7 +77,8 @@ async function releaseOne(held: Held, options: SweepOptions & Abortable): Promis
   const { claim, goneSince, vmName } = held.entry;
   let isReleased = false;
   const planned = decideAgain(held, options);
-  if (planned.kind === "release" && planned.why === "gone") await options.releaseSnapshot(vmName, { signal });
+  if (planned.kind === "release" && planned.why === "gone")
+    await options.releaseSnapshot(held.entry, { signal });
   await reservations.edit(
     held,
     (now) => {

@@ -45,7 +45,8 @@ async function removeSnapshots(name: string, tags: readonly string[], options: R
   }
   for (const tag of tags) {
     if (options.dryRun && !isInUse(tag)) process.stdout.write(`would remove ${vm}:${tag}\n`);
-    else if (await snapshots.remove(vm, tag, session)) process.stdout.write(`removed ${vm}:${tag}\n`);
+    else if (await snapshots.remove(vm, { tag, namespace: session.namespace }, session))
+      process.stdout.write(`removed ${vm}:${tag}\n`);
   }
 }
 

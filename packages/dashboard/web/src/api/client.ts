@@ -105,6 +105,12 @@ export function mergePatch(path: string, body: unknown): Promise<unknown> {
   return kube(path, { method: "PATCH", body, contentType: "application/merge-patch+json" });
 }
 
+interface PortTarget {
+  readonly namespace: string;
+  readonly machine: string;
+  readonly port: number;
+}
+
 export const session = {
   me: (): Promise<Me> => sendForJson<Me>("/api/me"),
   signIn: (token: string): Promise<Response> => send("/auth/token", { method: "POST", body: { token } }),
@@ -119,6 +125,8 @@ export const session = {
     sendForJson<readonly SnapshotRow[]>(
       `/api/snapshots?${new URLSearchParams({ namespace, set }).toString()}`,
     ),
+  linkPort: (target: PortTarget): Promise<{ readonly url: string }> =>
+    sendForJson<{ readonly url: string }>("/api/port-links", { method: "POST", body: target }),
   registry: (): Promise<RegistryData> => sendForJson<RegistryData>("/api/registry"),
   health: (): Promise<HealthData> => sendForJson<HealthData>("/api/health"),
 };

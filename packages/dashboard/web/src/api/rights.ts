@@ -11,7 +11,7 @@ export interface Right {
   readonly name?: string;
 }
 
-export type Verdict = "asking" | "allowed" | "denied" | "unknown";
+type Verdict = "asking" | "allowed" | "denied" | "unknown";
 
 interface Review {
   readonly status?: { readonly allowed?: boolean };
@@ -51,17 +51,30 @@ function askRight(right: Right): Promise<Verdict> {
   return verdict;
 }
 
-export function useRight(right: Right | undefined): Verdict {
-  const key = right && JSON.stringify(right);
-  const [found, setFound] = useState<{ readonly key: string; readonly verdict: Verdict }>();
+export interface RightsVerdict {
+  readonly verdict: Verdict;
+  /** The one that is missing, where one is. */
+  readonly missing?: Right;
+}
+
+async function askRights(rights: readonly Right[]): Promise<RightsVerdict> {
+  const verdicts = await Promise.all(rights.map((right) => askRight(right)));
+  const missing = rights[verdicts.indexOf("denied")];
+  if (missing) return { verdict: "denied", missing };
+  return { verdict: verdicts.includes("unknown") ? "unknown" : "allowed" };
+}
+
+/** Whether the user has all of them. */
+export function useRights(rights: readonly Right[]): RightsVerdict {
+  const key = JSON.stringify(rights);
+  const [found, setFound] = useState<{ readonly key: string; readonly verdict: RightsVerdict }>();
   useEffect(() => {
-    if (key === undefined) return undefined;
     let isCurrent = true;
-    void askRight(JSON.parse(key) as Right).then((verdict) => isCurrent && setFound({ key, verdict }));
+    void askRights(JSON.parse(key) as Right[]).then((verdict) => isCurrent && setFound({ key, verdict }));
     return () => {
       isCurrent = false;
     };
   }, [key]);
-  if (key === undefined) return "allowed";
-  return found?.key === key ? found.verdict : "asking";
+  if (rights.length === 0) return { verdict: "allowed" };
+  return found?.key === key ? found.verdict : { verdict: "asking" };
 }

@@ -1,4 +1,7 @@
-/** The log of a machine, growing as it grows. Lines are text and nothing else, whatever they contain. */
+/**
+ * The log of a machine, growing as it grows. A stream that ends, because the machine slept or a server restarted, is followed again.
+ * Lines are text and nothing else, whatever they contain.
+ */
 import { useEffect, useRef, useState, type ReactNode } from "react";
 import type { MachineRow } from "../../../src/shared/rows.ts";
 import { kubeStream } from "../api/client.ts";
@@ -9,13 +12,17 @@ import { texts } from "../texts.ts";
 const keptLines = 5_000;
 const pastLines = "1000";
 const drawEveryMs = 100;
+/** Between two attempts; longer each time when streams end at once. */
+const againMs = { least: 1_000, most: 30_000, lasting: 15_000 } as const;
+/** A machine without a VM has no log to follow. */
+const withoutVm: ReadonlySet<string> = new Set(["asleep", "pending"]);
 
 export function Logs({ machine }: { readonly machine: MachineRow }): ReactNode {
   const [follow, setFollow] = useState(true);
   const [fromConsole, setFromConsole] = useState(false);
   const [filter, setFilter] = useState("");
   const [attempt, setAttempt] = useState(0);
-  const { lines, error } = useLog(machine, { follow, fromConsole, attempt });
+  const { lines, error, note } = useLog(machine, { follow, fromConsole, attempt });
   const box = useRef<HTMLPreElement>(null);
   const shown = filter === "" ? lines : lines.filter((line) => line.includes(filter));
   useEffect(() => {
@@ -44,6 +51,7 @@ export function Logs({ machine }: { readonly machine: MachineRow }): ReactNode {
         </button>
       </div>
       <ErrorBox message={error} />
+      {note === "" ? null : <p role="status">{note}</p>}
       <pre ref={box} tabIndex={0} role="log" aria-label={texts.logs.label}>
         {shown.join("\n")}
       </pre>
@@ -57,32 +65,74 @@ interface LogChoice {
   readonly attempt: number;
 }
 
-function useLog(
-  { namespace, name, container }: MachineRow,
-  { follow, fromConsole, attempt }: LogChoice,
-): { readonly lines: readonly string[]; readonly error: string } {
-  const [lines, setLines] = useState<readonly string[]>([]);
-  const [error, setError] = useState("");
+interface LogView {
+  readonly lines: readonly string[];
+  readonly error: string;
+  /** Why no more lines come just now. */
+  readonly note: string;
+}
+
+const nothing: LogView = { lines: [], error: "", note: "" };
+
+function useLog({ namespace, name, container, state }: MachineRow, choice: LogChoice): LogView {
+  const { follow, fromConsole, attempt } = choice;
+  const [view, setView] = useState<LogView>(nothing);
+  const hasVm = !withoutVm.has(state);
   useEffect(() => {
     void attempt; // another attempt reads it again
+    setView(nothing);
+  }, [namespace, name, follow, fromConsole, attempt]);
+  useEffect(() => {
+    void attempt;
+    const note = follow ? texts.logs.asleep : "";
+    if (!hasVm && follow) return setView((before) => ({ ...before, error: "", note }));
     const stop = new AbortController();
-    setLines([]);
-    setError("");
     const query = {
       container,
       tailLines: pastLines,
       follow: String(follow),
       ...(fromConsole ? { previous: "true" } : {}),
     };
-    readLines(podPath(namespace, name, "log") + queryText(query), {
-      signal: stop.signal,
-      onLines: setLines,
-    }).catch((failure: unknown) => {
-      if (!stop.signal.aborted) setError(failure instanceof Error ? failure.message : String(failure));
-    });
+    const path = podPath(namespace, name, "log") + queryText(query);
+    void followLog(path, { follow, signal: stop.signal, onChange: setView });
     return () => stop.abort();
-  }, [namespace, name, container, follow, fromConsole, attempt]);
-  return { lines, error };
+  }, [namespace, name, container, follow, fromConsole, attempt, hasVm]);
+  return view;
+}
+
+interface FollowOptions {
+  readonly follow: boolean;
+  readonly signal: AbortSignal;
+  readonly onChange: (change: (before: LogView) => LogView) => void;
+}
+
+/** What was read stays until the next stream has lines: it begins with the same ones. */
+async function followLog(path: string, { follow, signal, onChange }: FollowOptions): Promise<void> {
+  for (let pauseMs: number = againMs.least; !signal.aborted;) {
+    const startedAt = Date.now();
+    let error = "";
+    try {
+      await readLines(path, { signal, onLines: (lines) => onChange(() => ({ ...nothing, lines })) });
+    } catch (failure) {
+      error = failure instanceof Error ? failure.message : String(failure);
+    }
+    if (signal.aborted) return;
+    onChange((before) => ({ ...before, error, note: follow ? texts.logs.ended : "" }));
+    if (!follow) return;
+    const isLasting = Date.now() - startedAt > againMs.lasting;
+    pauseMs = isLasting ? againMs.least : Math.min(againMs.most, 2 * pauseMs);
+    await pause(pauseMs, signal);
+  }
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
 }
 
 interface ReadOptions {
@@ -98,7 +148,8 @@ async function readLines(path: string, { signal, onLines }: ReadOptions): Promis
   let timer: ReturnType<typeof setTimeout> | undefined;
   const draw = () => {
     timer = undefined;
-    onLines(rest === "" ? lines : [...lines, rest]);
+    const all = rest === "" ? lines : [...lines, rest];
+    if (all.length > 0) onLines(all);
   };
   const reader = response.body?.getReader();
   for (let piece = await reader?.read(); piece && !piece.done; piece = await reader?.read()) {
@@ -108,5 +159,5 @@ async function readLines(path: string, { signal, onLines }: ReadOptions): Promis
     timer ??= setTimeout(draw, drawEveryMs);
   }
   clearTimeout(timer);
-  draw();
+  if (!signal.aborted) draw();
 }

@@ -3,8 +3,9 @@ import { useState, type FormEvent, type ReactNode } from "react";
 import { commandLine } from "../actions/action.ts";
 import { ApiError, kube, type FieldProblem } from "../api/client.ts";
 import { setPath } from "../api/paths.ts";
-import { cocoonGroup, describeRight, useRight } from "../api/rights.ts";
+import { cocoonGroup } from "../api/rights.ts";
 import { usePage } from "../parts/context.ts";
+import { useLock } from "../parts/lock.tsx";
 import { CommandText } from "../parts/small.tsx";
 import { buildPath, navigate } from "../route.ts";
 import { texts } from "../texts.ts";
@@ -129,17 +130,15 @@ function Buttons({
   readonly onCheck: () => void;
 }): ReactNode {
   const right = { verb: "create", group: cocoonGroup, resource: "cocoonsets", namespace };
-  const verdict = useRight(namespace === "" ? undefined : right);
+  const { isLocked, isFinal, reason } = useLock(namespace === "" ? [] : [right]);
   return (
     <>
-      {verdict === "denied" ? (
-        <p className="reason">{texts.action.notAllowed(describeRight(right))}</p>
-      ) : null}
+      {isFinal ? <p className="reason">{reason}</p> : null}
       <div className="row end">
-        <button type="button" onClick={onCheck}>
+        <button type="button" disabled={isFinal} onClick={onCheck}>
           {texts.create.check}
         </button>
-        <button type="submit" className="main" disabled={verdict === "denied"}>
+        <button type="submit" className="main" disabled={isLocked}>
           {texts.create.submit}
         </button>
       </div>

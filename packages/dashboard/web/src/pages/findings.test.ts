@@ -14,7 +14,15 @@ const series = (name: string, value: number) => ({
 });
 
 function judge(health: HealthData, { ready = true, state = "ready" } = {}): Record<string, string> {
-  const nodes = [{ name: "n", pool: "default", ready } as NodeRow];
+  const nodes = [
+    {
+      name: "n",
+      pool: "default",
+      ready,
+      pressure: ready ? [] : ["DiskPressure"],
+      frozen: 0,
+    } as unknown as NodeRow,
+  ];
   const machines = [{ name: "m", state } as MachineRow];
   return Object.fromEntries(
     listFindings({ health, nodes, machines }).map(({ title, tone }) => [title, tone]),
@@ -32,7 +40,7 @@ test("a sound platform has nothing but good findings", () => {
   };
   const tones = judge(health);
   assert.deepEqual(new Set(Object.values(tones)), new Set(["good"]));
-  assert.equal(Object.keys(tones).length, 7);
+  assert.equal(Object.keys(tones).length, 8);
 });
 
 test("each thing that is wrong is found where it is", () => {
@@ -49,6 +57,7 @@ test("each thing that is wrong is found where it is", () => {
     "warn",
     "bad",
     "bad",
+    "warn",
     "warn",
     "warn",
     "warn",

@@ -24,6 +24,7 @@ export function listFindings({ health, nodes, machines }: Observed): Finding[] {
     checkVersions(health),
     checkNodes(nodes),
     checkMachines(machines),
+    checkHosts(nodes),
     ...checkCertificates(health),
     ...checkReconciles(health),
     ...checkStorage(health),
@@ -63,8 +64,19 @@ function checkMachines(machines: readonly MachineRow[]): Finding {
     : { title, tone: "bad", text: fix(failed.slice(0, 5).join(", ")) };
 }
 
+function checkHosts(nodes: readonly NodeRow[]): Finding {
+  const { title, ok, fix, frozen } = texts.finding.hosts;
+  const problems = nodes.flatMap((node) => [
+    ...node.pressure.map((condition) => `${node.name}: ${condition}`),
+    ...(node.frozen === 0 ? [] : [frozen(node.name)]),
+  ]);
+  return problems.length === 0
+    ? { title, tone: "good", text: ok }
+    : { title, tone: "warn", text: fix(problems.join(", ")) };
+}
+
 /** The newest value of a metric, for each part that has it. */
-function readNewest({ series }: HealthData, name: string): number[] {
+export function readNewest({ series }: Pick<HealthData, "series">, name: string): number[] {
   return series
     .filter((each) => each.name === name)
     .flatMap(({ values }) => {

@@ -1,36 +1,21 @@
-/** Parts, whether they answer, what is wrong, and the last hour of their own metrics. */
-import { lazy, Suspense, useEffect, useMemo, useState, type ReactNode } from "react";
+/** What was checked, a map of the parts with their versions and certificates, and the last hour of their own metrics. */
+import { lazy, Suspense, useMemo, type ReactNode } from "react";
 import type { HealthData, SeriesData } from "../../../src/shared/rows.ts";
+import { commandLine } from "../actions/action.ts";
 import { session } from "../api/client.ts";
+import { usePolled } from "../api/use-polled.ts";
 import { useKind } from "../live/store.ts";
 import { usePage } from "../parts/context.ts";
-import { Badge, ErrorBox } from "../parts/small.tsx";
+import { InstallationMap } from "../parts/installation-map.tsx";
+import { CommandText, ErrorBox } from "../parts/small.tsx";
 import { Timeline } from "../parts/timeline.tsx";
 import { texts } from "../texts.ts";
 import { listFindings, type Finding } from "./findings.ts";
 
 const ChartView = lazy(async () => ({ default: (await import("../parts/chart.tsx")).ChartView }));
 
-/** As often as the server measures. */
-const everyMs = 15_000;
-
 export function HealthPage(): ReactNode {
-  const [health, setHealth] = useState<HealthData>();
-  const [error, setError] = useState("");
-  useEffect(() => {
-    const ask = () => {
-      session.health().then(
-        (answer) => {
-          setHealth(answer);
-          setError("");
-        },
-        (failure: unknown) => setError(failure instanceof Error ? failure.message : String(failure)),
-      );
-    };
-    ask();
-    const timer = setInterval(ask, everyMs);
-    return () => clearInterval(timer);
-  }, []);
+  const { data: health, error } = usePolled(session.health);
   return (
     <section>
       <h1>{texts.nav.health}</h1>
@@ -47,21 +32,9 @@ function HealthView({ health }: { readonly health: HealthData }): ReactNode {
   return (
     <>
       <Checks health={health} />
-      <h2>{texts.health.parts}</h2>
-      <table>
-        <tbody>
-          {health.parts.map((part) => (
-            <tr key={part.name}>
-              <th scope="row">{part.name}</th>
-              <td>
-                <Badge text={part.up ? "ready" : "failed"} /> {part.up ? texts.health.up : texts.health.down}
-              </td>
-              <td>{part.version}</td>
-              <td>{part.error}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <h2>{texts.map.title}</h2>
+      <InstallationMap health={health} />
+      <CommandText label={texts.map.doctor} command={commandLine("cocoonctl", "doctor")} />
       <h2>{texts.health.charts}</h2>
       <Charts series={health.series} />
       <h2>{texts.health.warnings}</h2>

@@ -10,6 +10,7 @@ import { Overview } from "../machine/overview.tsx";
 import { AwakeOnly } from "../machine/awake-only.tsx";
 import { ActionButton } from "../parts/action-button.tsx";
 import { usePage } from "../parts/context.ts";
+import { NeedsRight } from "../parts/lock.tsx";
 import { Badge, Link } from "../parts/small.tsx";
 import { buildPath } from "../route.ts";
 import { texts } from "../texts.ts";
@@ -20,8 +21,14 @@ const ScreenView = lazy(async () => ({ default: (await import("../machine/screen
 
 type View = keyof typeof texts.machine.tabs;
 const views = Object.keys(texts.machine.tabs) as readonly View[];
-/** They change what is in the machine, or may. */
-const writing: ReadonlySet<View> = new Set(["terminal", "console", "files", "screen"]);
+/** What each needs of the user; the overview asks by itself. */
+const subresources: Readonly<Record<Exclude<View, "overview">, string>> = {
+  terminal: "exec",
+  console: "attach",
+  logs: "log",
+  files: "exec",
+  screen: "exec",
+};
 
 interface MachinePageProps {
   readonly namespace: string;
@@ -30,7 +37,7 @@ interface MachinePageProps {
 }
 
 export function MachinePage({ namespace, name, view }: MachinePageProps): ReactNode {
-  const { store, me } = usePage();
+  const { store } = usePage();
   const pods = useKind(store, "machine");
   const sets = useKind(store, "set");
   const hibernations = useKind(store, "hibernation");
@@ -39,9 +46,7 @@ export function MachinePage({ namespace, name, view }: MachinePageProps): ReactN
     pods.rows.get(key) ??
     listMachines(pods.rows, sets.rows).find((each) => buildKey(each.namespace, each.name) === key);
   if (!machine) return <p>{pods.synced ? texts.machine.gone : texts.list.loading}</p>;
-  const offered = views.filter(
-    (each) => (!me.readOnly || !writing.has(each)) && (each !== "screen" || machine.screen),
-  );
+  const offered = views.filter((each) => each !== "screen" || machine.screen);
   const current = offered.find((each) => each === view) ?? "overview";
   return (
     <section className="machine">
@@ -69,13 +74,22 @@ export function MachinePage({ namespace, name, view }: MachinePageProps): ReactN
 
 function MachineView({ machine, view }: { readonly machine: MachineRow; readonly view: View }): ReactNode {
   if (view === "overview") return <Overview machine={machine} />;
-  if (view === "logs") return <Logs machine={machine} />;
+  const { namespace, name } = machine;
+  const reads = view === "logs";
+  const subresource = subresources[view];
+  const right = { verb: reads ? "get" : "create", resource: "pods", subresource, namespace, name };
   return (
-    <AwakeOnly machine={machine}>
-      <Suspense fallback={<p>{texts.list.loading}</p>}>
-        <LiveView machine={machine} view={view} />
-      </Suspense>
-    </AwakeOnly>
+    <NeedsRight right={right} reads={reads}>
+      {reads ? (
+        <Logs machine={machine} />
+      ) : (
+        <AwakeOnly machine={machine}>
+          <Suspense fallback={<p>{texts.list.loading}</p>}>
+            <LiveView machine={machine} view={view} />
+          </Suspense>
+        </AwakeOnly>
+      )}
+    </NeedsRight>
   );
 }
 

@@ -1,7 +1,8 @@
 /** Nodes: what runs where, how much they have, whether they take machines. */
 import { useMemo, type ReactNode } from "react";
 import type { MachineRow, NodeRow } from "../../../src/shared/rows.ts";
-import { listNodeActions } from "../actions/node-actions.ts";
+import { cordonAction } from "../actions/node-actions.ts";
+import { DrainButton } from "../drain/drain-button.tsx";
 import { formatAge, formatBytes, formatQuantity, readQuantity } from "../format.ts";
 import { buildKey, useKind } from "../live/store.ts";
 import { ActionButton } from "../parts/action-button.tsx";
@@ -61,9 +62,8 @@ function NodeCard({
           {node.unschedulable ? <Badge text={texts.nodes.cordoned} /> : null}
         </h2>
         <div className="row actions">
-          {listNodeActions(node, machines).map((action) => (
-            <ActionButton key={action.title} action={action} />
-          ))}
+          <ActionButton action={cordonAction(node)} />
+          <DrainButton node={node} />
         </div>
       </div>
       <Facts

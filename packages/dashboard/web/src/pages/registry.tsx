@@ -1,7 +1,8 @@
 /** The registry: who sleeps in it, how much room that takes, and which tokens open it. */
-import { useEffect, useMemo, useState, type ReactNode } from "react";
+import { useMemo, useState, type ReactNode } from "react";
 import type { MachineRow, RegistryData, RepositoryRow, SetRow, TokenRow } from "../../../src/shared/rows.ts";
 import { session } from "../api/client.ts";
+import { usePolled } from "../api/use-polled.ts";
 import { formatAge, formatBytes } from "../format.ts";
 import { listMachines } from "../live/machines.ts";
 import { useKind } from "../live/store.ts";
@@ -10,27 +11,10 @@ import { Badge, ErrorBox, Figures, Link } from "../parts/small.tsx";
 import { buildPath } from "../route.ts";
 import { texts } from "../texts.ts";
 
-/** The registry cannot be watched. */
-const everyMs = 15_000;
 const shownRows = 500;
 
 export function RegistryPage(): ReactNode {
-  const [data, setData] = useState<RegistryData>();
-  const [error, setError] = useState("");
-  useEffect(() => {
-    const ask = () => {
-      session.registry().then(
-        (answer) => {
-          setData(answer);
-          setError("");
-        },
-        (failure: unknown) => setError(failure instanceof Error ? failure.message : String(failure)),
-      );
-    };
-    ask();
-    const timer = setInterval(ask, everyMs);
-    return () => clearInterval(timer);
-  }, []);
+  const { data, error } = usePolled(session.registry);
   return (
     <section>
       <h1>{texts.nav.registry}</h1>

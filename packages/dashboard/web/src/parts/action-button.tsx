@@ -1,44 +1,19 @@
 /** A button for an action: it says why it cannot be pressed, and what it will do before it does it. */
-import { useEffect, useId, useRef, useState, type FormEvent, type ReactNode } from "react";
+import { useState, type FormEvent, type ReactNode } from "react";
 import type { Action } from "../actions/action.ts";
-import { describeRight, useRight, type Verdict } from "../api/rights.ts";
 import { texts } from "../texts.ts";
-import { usePage } from "./context.ts";
+import { Dialog } from "./dialog.tsx";
 import { InputField } from "./input-field.tsx";
+import { LockedButton } from "./lock.tsx";
 import { CommandText, ErrorBox } from "./small.tsx";
 
-function explainVerdict(verdict: Verdict, action: Action, readOnly: boolean): string {
-  if (readOnly) return texts.action.readOnly;
-  if (verdict === "denied") return texts.action.notAllowed(describeRight(action.right));
-  if (verdict === "asking") return texts.action.checking;
-  return verdict === "unknown" ? texts.action.unknown : "";
-}
-
 export function ActionButton({ action }: { readonly action: Action }): ReactNode {
-  const { me } = usePage();
-  const verdict = useRight(me.readOnly ? undefined : action.right);
   const [open, setOpen] = useState(false);
-  const reasonId = useId();
-  const reason = explainVerdict(verdict, action, me.readOnly);
-  // An unknown answer does not lock the button: the API server decides when it is pressed.
-  const isLocked = me.readOnly || verdict === "denied" || verdict === "asking";
   return (
     <span className="action">
-      <button
-        type="button"
-        className={action.danger ? "danger" : undefined}
-        aria-disabled={isLocked}
-        aria-describedby={reason === "" ? undefined : reasonId}
-        title={reason === "" ? undefined : reason}
-        onClick={() => !isLocked && setOpen(true)}
-      >
+      <LockedButton rights={[action.right]} danger={action.danger ?? false} onPress={() => setOpen(true)}>
         {action.title}
-      </button>
-      {reason === "" ? null : (
-        <span id={reasonId} className={verdict === "denied" || me.readOnly ? "reason" : "hidden"}>
-          {reason}
-        </span>
-      )}
+      </LockedButton>
       {open ? <ActionDialog action={action} onClose={() => setOpen(false)} /> : null}
     </span>
   );
@@ -51,14 +26,12 @@ function ActionDialog({
   readonly action: Action;
   readonly onClose: () => void;
 }): ReactNode {
-  const dialog = useRef<HTMLDialogElement>(null);
   const [values, setValues] = useState<readonly string[]>(() =>
     (action.inputs ?? []).map(({ initial }) => initial),
   );
   const [typed, setTyped] = useState("");
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
-  useEffect(() => dialog.current?.showModal(), []);
   const confirmed = action.confirm === undefined || typed === action.confirm;
   const change = (at: number, value: string) => setValues((before) => before.with(at, value));
   const submit = (event: FormEvent) => {
@@ -72,7 +45,7 @@ function ActionDialog({
     });
   };
   return (
-    <dialog ref={dialog} onClose={onClose} aria-label={action.title}>
+    <Dialog title={action.title} onClose={onClose}>
       <form onSubmit={submit}>
         <h2>{action.title}</h2>
         {action.explain.map((text) => (
@@ -90,7 +63,7 @@ function ActionDialog({
           </button>
         </div>
       </form>
-    </dialog>
+    </Dialog>
   );
 }
 

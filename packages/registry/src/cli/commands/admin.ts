@@ -2,6 +2,7 @@
 import { alignColumns, Fault } from "@cocoon/core";
 import type { Command } from "commander";
 import * as z from "zod";
+import { scopeGrammar } from "../../auth/access.ts";
 import { formatSize } from "../format-size.ts";
 import { collect, type Run, type Session } from "../session.ts";
 
@@ -20,12 +21,7 @@ export function addAdminCommands(program: Command, run: Run): void {
     .command("create")
     .argument("<name>", "what it is for")
     .description("make a token and print it, once")
-    .option(
-      "--scope <scope>",
-      "repository:<pattern>:pull,push,delete, registry:catalog:* or admin; may be repeated",
-      collect,
-      [],
-    )
+    .option("--scope <scope>", `${scopeGrammar}; may be repeated`, collect, [])
     .option(
       "--expires <duration>",
       "lifetime, such as 720h; 0 for ever (default: as the server is configured)",

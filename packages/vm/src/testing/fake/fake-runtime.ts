@@ -12,6 +12,7 @@ import type {
   VmRuntime,
 } from "../../runtime.ts";
 import type {
+  CloneOptions,
   CloneSpec,
   ExecRequest,
   ForkSpec,
@@ -74,7 +75,7 @@ export class FakeRuntime implements VmRuntime {
     return spec.start === false ? this.#host.change(entry, { state: "created" }) : this.#host.begin(entry);
   }
 
-  async clone(spec: CloneSpec, { signal }: Abortable): Promise<Vm> {
+  async clone(spec: CloneSpec, { signal, beforeRun }: CloneOptions): Promise<Vm> {
     await this.#host.enter("clone", signal);
     assertVmName(spec.name);
     const snapshot = this.snapshots.find(spec.snapshot);
@@ -89,7 +90,14 @@ export class FakeRuntime implements VmRuntime {
     const origin = { kind: "snapshot", snapshotId: snapshot.id, snapshotName: snapshot.name } as const;
     const { storageBytes = config.storageBytes, labels = {} } = spec;
     const made = newVm(spec.name, { config: { ...config, storageBytes, labels }, origin });
-    return this.#host.begin(this.#host.add(made, await this.snapshots.readState(snapshot.id)));
+    const entry = this.#host.add(made, await this.snapshots.readState(snapshot.id));
+    try {
+      await beforeRun?.({ signal });
+    } catch (error) {
+      this.#host.remove(entry);
+      throw error;
+    }
+    return this.#host.begin(entry);
   }
 
   async fork(spec: ForkSpec, { signal }: Abortable): Promise<Vm> {
