@@ -15,9 +15,12 @@ const compiled = join(root, "node_modules/.cache/compiled");
 export interface TestJob {
   readonly name: string;
   readonly files: readonly string[];
-  /** How long it took when it was recorded; a job that was not is taken for a long one. */
+  /** How long it took when it was recorded. */
   readonly expectedSeconds?: number | undefined;
 }
+
+/** Of a job that was not recorded. */
+const unknownSeconds = 30;
 
 export interface JobOptions {
   readonly oneTestMs: number;
@@ -25,6 +28,8 @@ export interface JobOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** A process that is ended by force may lose the last lines of its report (not its verdict). */
   readonly mayLeaveOpen?: boolean;
+  /** Takes the report of a job when it has ended; console.log unless given. */
+  readonly print?: (report: string) => void;
 }
 
 export interface JobResult {
@@ -40,7 +45,8 @@ export interface JobResult {
  * a core each, short ones mostly wait.
  */
 export async function runJobs(jobs: readonly TestJob[], options: JobOptions): Promise<JobResult[]> {
-  const waiting = jobs.toSorted((one, other) => (other.expectedSeconds ?? 60) - (one.expectedSeconds ?? 60));
+  const expected = (job: TestJob) => job.expectedSeconds ?? unknownSeconds;
+  const waiting = jobs.toSorted((one, other) => expected(other) - expected(one));
   const running = new Set<ChildProcess>();
   const results: JobResult[] = [];
   const isAlone = jobs.length === 1;
@@ -84,7 +90,8 @@ async function runJob(job: TestJob, options: RunOptions): Promise<JobResult> {
   const [code] = (await once(child, "close")) as [number | null];
   options.running.delete(child);
   const seconds = (performance.now() - began) / 1000;
-  if (!options.isAlone) console.log(`\n— ${job.name} (${seconds.toFixed(1)} s)\n${removeCounts(output)}`);
+  const report = `\n— ${job.name} (${seconds.toFixed(1)} s)\n${removeCounts(output)}`;
+  if (!options.isAlone) (options.print ?? console.log)(report);
   const isOk = code === 0;
   return { job, isOk, seconds, counts: readCounts(output), failedFiles: isOk ? [] : findFailed(job, output) };
 }

@@ -134,15 +134,25 @@ function integration(): Promise<boolean> {
   return onControlPlane("integration", [integrationFiles]);
 }
 
-function endToEnd(): Promise<boolean> {
-  return timed("end-to-end", () =>
-    runTests("end-to-end", jobPerFile([endToEndFiles]), { mayLeaveOpen: true }),
-  );
+/** Once, before platforms start at the same time: each would build what `npm run up` runs. */
+function buildPrograms(): Promise<boolean> {
+  const args = ["run", "--silent", "cocoonctl", "--", "--version"];
+  return timed("programs", () => runStep({ name: "programs", command: "npm", args }));
+}
+
+async function endToEnd(): Promise<boolean> {
+  const isBuilt = await buildPrograms();
+  const run = () => runTests("end-to-end", jobPerFile([endToEndFiles]), { mayLeaveOpen: true });
+  return (await timed("end-to-end", run)) && isBuilt;
 }
 
 async function all(): Promise<boolean> {
   const both = [integrationFiles, endToEndFiles];
-  const outcomes = [await check(), await onControlPlane("integration and end-to-end", both)];
+  const outcomes = [
+    await check(),
+    await buildPrograms(),
+    await onControlPlane("integration and end-to-end", both),
+  ];
   return outcomes.every(Boolean);
 }
 

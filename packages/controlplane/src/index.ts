@@ -33,5 +33,5 @@ export {
 } from "./layout.ts";
 export { pkiFiles, type PkiFiles } from "./pki/cluster-pki.ts";
 export { ensureClientIdentity, identityKubeconfig } from "./pki/client-identity.ts";
-export { isFree, keepPorts, removeStalePortLocks, reservePort, type ReservedPort } from "./ports.ts";
+export { keepPorts, removeStalePortLocks, reservePort, type ReservedPort } from "./ports.ts";
 export { createAuthority, issueCertificate } from "./pki/certificate-authority.ts";

@@ -138,7 +138,7 @@ function findSystemPort(host: string): Promise<number> {
   });
 }
 
-export function isFree(port: number, host = "127.0.0.1"): Promise<boolean> {
+function isFree(port: number, host = "127.0.0.1"): Promise<boolean> {
   return new Promise((resolve) => {
     const server = createServer();
     server.once("error", () => resolve(false));

@@ -95,7 +95,7 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
     }),
   );
   const passes = new PortPasses(seed);
-  const visitors = new Visitors(client, passes);
+  const visitors = new Visitors(authenticator, passes);
   const parts: Parts = {
     options,
     pool,

@@ -64,14 +64,16 @@ test(`${cycles} nights: each sends what changed, and the registry stays small`, 
       pinFor: vmName,
       signal,
     });
-  let [restoredFrom, firstBytes, most] = ["", 0, 0];
+  let [restoredFrom, firstBytes, most, firstSent] = ["", 0, 0, 0];
+  const sentLater: number[] = [];
   for (let night = 0; night < cycles; night += 1) {
     const ahead = await push(anchorTag, restoredFrom); // while it runs
     const { digest, bytesSent } = await push(hibernateTag, restoredFrom);
     const sent = ahead.bytesSent + bytesSent;
-    // A chunk is sixteen pages; indexes and manifests come on top.
-    if (night > 0)
-      assert.ok(sent < pagesPerDay * 16 * pageBytes + 200_000, `night ${night} sent ${sent} bytes`);
+    if (night > 0) sentLater.push(sent);
+    else firstSent = sent;
+    // From time to time small packs become one, and what lives in a pack that is mostly dead is sent again: here that is one pack.
+    assert.ok(sent <= firstSent * 1.1, `night ${night} sent ${sent} of ${firstSent} bytes`);
     await snapshots.seal(vmName, { digest, node }, { signal });
     await snapshots.claim(vmName, { digest, node }, { signal });
     assert.equal(
@@ -93,7 +95,12 @@ test(`${cycles} nights: each sends what changed, and the registry stays small`, 
       await memory.write(noise(random, pageBytes), 0, pageBytes, at);
     }
   }
-  t.diagnostic(`first ${firstBytes} bytes, most ${most} bytes`);
+  const mean = sentLater.reduce((sum, bytes) => sum + bytes, 0) / sentLater.length;
+  t.diagnostic(
+    `stored: first ${firstBytes} bytes, most ${most} bytes; sent: first ${firstSent}, mean of the others ${Math.round(mean)}, most ${Math.max(...sentLater)}`,
+  );
+  // A chunk is sixteen pages, all of which have changed at some time; indexes and manifests come on top.
+  assert.ok(mean < pagesPerDay * 16 * pageBytes + 200_000, `a night sends ${mean} bytes`);
   const { digest } = await push(hibernateTag, restoredFrom);
   const pulled = join(path, "pulled");
   // On a node that has nothing of it.

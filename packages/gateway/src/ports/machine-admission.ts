@@ -2,7 +2,6 @@
 import type { IncomingMessage } from "node:http";
 import { isFault, type Abortable } from "@cocoon/core";
 import { guestPort } from "../guest/protocol.ts";
-import { ApiError } from "../http/answer.ts";
 import type { Authenticator } from "../tenants/authenticate.ts";
 import { sandboxNotFound, TrafficError } from "./data-plane.ts";
 import type { MachineAccess } from "./machine-access.ts";
@@ -53,22 +52,15 @@ export class MachineAdmission {
   ): Promise<string | undefined> {
     const { machines, visitors } = this.#options;
     const token = request.headers["cocoon-token"];
-    if (typeof token === "string") return this.#authenticate(token, target, options);
-    const user = visitors.findCookieUser(request, target);
-    if (!user) return machines.requirePublic(target);
-    await visitors.assertMayConnect(user, target);
-    return undefined;
-  }
-
-  async #authenticate(token: string, target: MachineTarget, options: Abortable): Promise<string | undefined> {
-    const { authenticator, visitors } = this.#options;
-    try {
-      return await authenticator.resolveAccount(token, options);
-    } catch (error) {
-      const user = error instanceof ApiError && error.status === 401 && (await visitors.findUser(token));
-      if (!user) throw error;
-      await visitors.assertMayConnect(user, target);
+    if (typeof token === "string") {
+      const caller = await this.#options.authenticator.identify(token, options);
+      if ("account" in caller) return caller.account;
+      await visitors.assertMayConnect(caller.person, target, options);
       return undefined;
     }
+    const user = visitors.findCookieUser(request, target);
+    if (!user) return machines.requirePublic(target);
+    await visitors.assertMayConnect(user, target, options);
+    return undefined;
   }
 }

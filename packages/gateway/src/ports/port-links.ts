@@ -5,6 +5,7 @@
  *   GET  /.cocoon/open?code=CODE   leaves a cookie for this port, and goes on to its page
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Abortable } from "@cocoon/core";
 import { sendJson } from "../http/answer.ts";
 import { guestPort } from "../guest/protocol.ts";
 import { sandboxNotFound, sendTrafficError, TrafficError } from "./data-plane.ts";
@@ -20,6 +21,7 @@ const cookieMs = 3_600_000;
 /** Browsers drop longer cookies. */
 const maxCookieLength = 3_900;
 const maxUsed = 100_000;
+const lookupMs = 20_000;
 
 export class PortLinks {
   readonly #visitors: Visitors;
@@ -54,9 +56,9 @@ export class PortLinks {
 
   async #create(request: IncomingMessage, response: ServerResponse, target: MachineTarget): Promise<void> {
     if (target.port === guestPort) throw sandboxNotFound();
-    const user = await this.#visitors.findUser(String(request.headers["cocoon-token"] ?? ""));
+    const user = await this.#visitors.findUser(String(request.headers["cocoon-token"] ?? ""), deadline());
     if (!user) throw new TrafficError(401, "Cocoon-Token: a token of the Kubernetes API is needed");
-    await this.#visitors.assertMayConnect(user, target);
+    await this.#visitors.assertMayConnect(user, target, deadline());
     const code = this.#passes.issue({ purpose: "link", user, target, lifeMs: linkMs });
     if (code.length > maxCookieLength)
       throw new TrafficError(403, "the user is in too many groups for a cookie; use kubectl port-forward");
@@ -71,7 +73,7 @@ export class PortLinks {
     const pass = this.#passes.tryRead(code, "link", target);
     if (!pass || !this.#use(pass.id, pass.endsAt))
       throw new TrafficError(403, "the link was used or has ended; open the port from the dashboard again");
-    await this.#visitors.assertMayConnect(pass.user, target);
+    await this.#visitors.assertMayConnect(pass.user, target, deadline());
     const value = this.#passes.issue({ purpose: "cookie", user: pass.user, target, lifeMs: cookieMs });
     response.writeHead(303, {
       location: "/",
@@ -94,4 +96,8 @@ export class PortLinks {
     this.#used.set(id, endsAt);
     return true;
   }
+}
+
+function deadline(): Abortable {
+  return { signal: AbortSignal.timeout(lookupMs) };
 }

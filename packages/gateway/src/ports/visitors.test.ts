@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { test } from "node:test";
-import type { KubeConnection } from "@cocoon/kube";
+import type { KubeConnection, ObjectCache } from "@cocoon/kube";
+import { Authenticator } from "../tenants/authenticate.ts";
+import type { KeySecret } from "../tenants/key-lookup.ts";
 import { readPortCookies, withoutPortCookies } from "./port-cookie.ts";
 import { PortPasses } from "./port-pass.ts";
 import type { MachineTarget } from "./target.ts";
@@ -20,21 +22,23 @@ function openVisitors(rights: string[]): { visitors: Visitors; passes: PortPasse
     return Promise.resolve({ status: { allowed: isAnn && rights.includes(`${verb} ${subresource}`) } });
   };
   const passes = new PortPasses("seed");
-  return { passes, visitors: new Visitors({ create } as unknown as KubeConnection, passes) };
+  const noKeys = { index: () => ({ get: () => [] }) } as unknown as ObjectCache<KeySecret>;
+  const authenticator = new Authenticator({ create } as unknown as KubeConnection, noKeys);
+  return { passes, visitors: new Visitors(authenticator, passes) };
 }
 
 function request(headers: Record<string, string>, method = "GET"): IncomingMessage {
   return { headers, method } as unknown as IncomingMessage;
 }
 
-test("a person needs the right to forward ports of the pod", async () => {
+test("a person needs the right to forward ports of the pod", async (t) => {
   const denied = openVisitors(["get "]).visitors;
-  assert.equal((await denied.findUser("anns"))?.username, "ann");
-  assert.equal(await denied.findUser("another"), undefined);
-  await assert.rejects(denied.assertMayConnect(user, target), /ann may not create pods\/portforward/);
-  await openVisitors(["get ", "create portforward"]).visitors.assertMayConnect(user, target);
+  assert.equal((await denied.findUser("anns", t))?.username, "ann");
+  assert.equal(await denied.findUser("another", t), undefined);
+  await assert.rejects(denied.assertMayConnect(user, target, t), /ann may not create pods\/portforward/);
+  await openVisitors(["get ", "create portforward"]).visitors.assertMayConnect(user, target, t);
   const blind = openVisitors(["create portforward"]).visitors;
-  await assert.rejects(blind.assertMayConnect(user, target), /may not get pods/);
+  await assert.rejects(blind.assertMayConnect(user, target, t), /may not get pods/);
 });
 
 test("a cookie is for one port of one machine, and for its own page", () => {

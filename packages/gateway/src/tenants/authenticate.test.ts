@@ -82,8 +82,14 @@ test("what a person may not do is not done for them", async (t) => {
   );
 });
 
-test("an account is what its token or key says, and a person is none", async (t) => {
-  const { authenticator } = open({ r: robot, p: alice }, []);
-  assert.equal(await authenticator.resolveAccount("r", t), robot.username);
-  await assert.rejects(authenticator.resolveAccount("p", t), refusal(401, /Invalid API key/));
+test("ports of machines ask for rights on the pod alone", async (t) => {
+  const { authenticator } = open({ r: robot, p: alice }, ["alice get pods team"]);
+  const pod = { group: "", resource: "pods", name: "web-0" };
+  const read = { namespace: "team", rights: [{ ...pod, verb: "get" }] };
+  assert.deepEqual(await authenticator.identify("r", t), { account: robot.username });
+  assert.deepEqual(await authenticator.identify("p", t), { person: alice });
+  await authenticator.rights.assert(alice, read, t);
+  const reach = { ...read, rights: [{ ...pod, verb: "create", subresource: "portforward" }] };
+  await assert.rejects(authenticator.rights.assert(alice, reach, t), refusal(403, /pods\/portforward/));
+  await assert.rejects(authenticator.identify("unknown", t), refusal(401, /Invalid API key/));
 });

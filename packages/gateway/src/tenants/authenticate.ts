@@ -52,12 +52,18 @@ export class Authenticator {
     return { namespace, user: sandboxAccount(namespace), keyId: `${namespace} ${username}`, person: user };
   }
 
-  /** The account that a key or an account's token acts as; the API server itself decides what it may do. Throws 401 for others. */
-  async resolveAccount(key: string, options: Abortable): Promise<string> {
-    if (keyPattern.test(key)) return (await this.#requireKey(key, options)).user;
+  /** Whose key or token it is. Throws 401 for an unknown one. */
+  async identify(key: string, options: Abortable): Promise<Caller> {
+    if (keyPattern.test(key)) return { account: (await this.#requireKey(key, options)).user };
     const { user, own } = await this.#requireToken(key, options);
-    if (own === undefined) throw invalidKey();
-    return user.username ?? "";
+    return own === undefined ? { person: user } : { account: user.username ?? "" };
+  }
+
+  /** Undefined for a token that the API server does not know. */
+  async findUser(token: string, options: Abortable): Promise<KubeUser | undefined> {
+    const [, namespace, , known = ""] = tokenPattern.exec(token) ?? [];
+    if (known === "" || namespace !== undefined) return undefined;
+    return orAborted(this.#review(known), options);
   }
 
   async #requireKey(key: string, options: Abortable): Promise<Tenant> {
@@ -90,6 +96,9 @@ export class Authenticator {
     );
   }
 }
+
+/** The API server decides what an account may do; the rights of a person are checked before the gateway acts. */
+export type Caller = { readonly account: string } | { readonly person: KubeUser };
 
 interface TokenUser {
   readonly user: KubeUser;
