@@ -100,6 +100,8 @@ export const annotation = {
   snapshotTaken: `${vmPrefix}/snapshot-taken`,
   restoredSnapshots: `${vmPrefix}/restored-snapshots`,
   rewoundTo: `${vmPrefix}/rewound-to`,
+  pause: `${vmPrefix}/pause`,
+  paused: `${vmPrefix}/paused`,
 } as const;
 
 /** Annotation of a Deployment, StatefulSet or ReplicaSet whose pods are machines. */
