@@ -50,6 +50,12 @@ const nodeLabels: readonly Row[] = [
     "scheduler, kubelet",
     "CPU class that snapshots are compatible with",
   ],
+  [
+    nodeLabel.networkPolicy,
+    "kubelet",
+    "gateway",
+    "ours: `enforced` where NetworkPolicies hold for machines of the node",
+  ],
   [nodeLabel.role, "kubelet", "users", "empty; makes `kubectl get nodes` show the role"],
 ];
 

@@ -63,9 +63,9 @@ export interface Platform extends AsyncDisposable {
 
 export const setKind = "cocoonsets.cocoonset.cocoonstack.io";
 
-/** What kubectl prints when the API server did not answer, as opposed to a refusal. */
+/** What kubectl prints when the API server did not answer, or does not serve custom resources yet, as opposed to a refusal. */
 const unavailable =
-  /refused|timeout|timed out|EOF|connection|unreachable|unable to connect|no route|ServiceUnavailable|currently unable|etcdserver|leader|try again|TLS handshake|InternalError|Internal error|failed calling webhook|context deadline|Too Many|not yet|the object has been modified|unable to upgrade|error dialing/i;
+  /refused|timeout|timed out|EOF|connection|unreachable|unable to connect|no route|ServiceUnavailable|currently unable|etcdserver|leader|try again|TLS handshake|InternalError|Internal error|failed calling webhook|context deadline|Too Many|not yet|the object has been modified|unable to upgrade|error dialing|doesn't have a resource type|no matches for kind/i;
 
 export interface PlatformOptions {
   readonly home: string;

@@ -28,6 +28,8 @@ export const nodeLabel = {
   pool: `${nodePrefix}/pool`,
   snapshotCpuClass: `${nodePrefix}/snapshot-cpu-class`,
   role: "node-role.kubernetes.io/cocoon-vm",
+  /** "enforced" where NetworkPolicies hold for machines: by the cluster's engine, or by the node itself. */
+  networkPolicy: `${nodePrefix}/network-policy`,
 } as const;
 
 export const nodeAnnotation = {

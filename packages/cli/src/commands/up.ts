@@ -200,6 +200,7 @@ type Settings = Pick<PlatformRequest, "apiserverPort" | "settings" | "bare" | "p
 /** Flags that are absent keep the settings of an earlier `up`. */
 function readSettings(options: UpOptions): Settings {
   const { port, auditLog, metricsServer, legacy, agentSandbox } = options;
+  const otlpEndpoint = process.env["OTEL_EXPORTER_OTLP_ENDPOINT"];
   const aggregation = options.aggregation ?? metricsServer; // metrics-server is behind the API server
   const apiserverPort = readPort(port);
   return {
@@ -209,6 +210,7 @@ function readSettings(options: UpOptions): Settings {
       ...(metricsServer ? { metricsServer } : {}),
       ...(legacy ? { legacy } : {}),
       ...(agentSandbox ? { agentSandbox } : {}),
+      ...(otlpEndpoint === undefined ? {} : { otlpEndpoint }), // empty: no traces any more
     },
     ...(apiserverPort === undefined ? {} : { apiserverPort }),
   };

@@ -34,6 +34,8 @@ export interface PartSettings {
   readonly metricsServer: boolean;
   readonly legacy: boolean;
   readonly agentSandbox: boolean;
+  /** OpenTelemetry collector that gets the traces of the parts; empty: none. */
+  readonly otlpEndpoint: string;
 }
 
 export interface PartContext {
@@ -69,7 +71,7 @@ export function sourceFile(...names: readonly string[]): string {
 }
 
 export function programArguments(name: ProgramPackage, ...args: readonly string[]): readonly string[] {
-  // Most of what a part allocates dies at once: a small nursery keeps its memory small.
+  // Most of what a part allocates dies at once: a small young generation keeps its memory small.
   return ["--max-semi-space-size=2", join(packages, name, "src", "main.ts"), ...args];
 }
 
@@ -112,6 +114,9 @@ export function programPart(context: PartContext, part: ProgramPart): Component 
     args: programArguments(program, ...args),
     env: {
       ...programEnvironment(context),
+      ...(context.settings.otlpEndpoint === ""
+        ? {}
+        : { OTEL_EXPORTER_OTLP_ENDPOINT: context.settings.otlpEndpoint }),
       ...(account ? { KUBECONFIG: partKubeconfig(context, account) } : {}),
       ...env,
       ...(usesRegistry

@@ -45,6 +45,7 @@ const stateSchema = z.object({
       metricsServer: z.boolean().default(false),
       legacy: z.boolean().default(false),
       agentSandbox: z.boolean().default(false),
+      otlpEndpoint: z.string().default(""),
     })
     .prefault({}),
 });

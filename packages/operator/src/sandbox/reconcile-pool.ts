@@ -47,7 +47,9 @@ export class PoolReconciler {
     await this.#remove(plan.remove, { signal });
     this.#report(pool, plan, template !== undefined);
     await this.#writeStatus(object, pool, { signal });
-    return plan.lookAgainMs === undefined ? settled : requeue(plan.lookAgainMs, "a member is not ready");
+    return plan.requeueAfterMs === undefined
+      ? settled
+      : requeue(plan.requeueAfterMs, "a member is not ready");
   }
 
   /** A template whose machines could never be ready has no members. */
