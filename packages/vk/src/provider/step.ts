@@ -44,7 +44,7 @@ export type Step =
   | { readonly kind: "probe" }
   | { readonly kind: "publish" }
   | { readonly kind: "setEnvironment" }
-  /** A member of a warm pool: it costs no processor time until it is used. */
+  /** A member of a warm pool: it costs no CPU time until it is used. */
   | { readonly kind: "pause"; readonly vmId: string }
   | { readonly kind: "clearPaused" }
   /** The machine continues; the snapshot gets a name of its own. */
