@@ -3,7 +3,7 @@
  *
  * - guest access: a real guest under QEMU; exec over WebSocket, `kubectl port-forward` over SPDY and WebSocket, against
  *   SSH and TCP to the same guest in the same run, in alternating order
- * - many pods: pretended VMs, a real API server, the kubelet in a process of its own. The API server, etcd and the
+ * - many pods: a fake runtime, a real API server, the kubelet in a process of its own. The API server, etcd and the
  *   load share the machine, so pods per second are a lower bound of what the kubelet can do. Scheduler and controllers
  *   are stopped: the pods are made on the node, and no other component processes them
  * - waiting pods: the same in two halves, to tell the kubelet's share: the load alone, for a node that is away; then the

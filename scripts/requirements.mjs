@@ -10,6 +10,10 @@ function onPath(program) {
     .some((directory) => existsSync(join(directory, program)));
 }
 
+function hasCniPlugins() {
+  return existsSync("/opt/cni/bin/ptp") || existsSync("/usr/lib/cni/ptp");
+}
+
 /** Commands that start real parts. */
 const running = ["up", "test", "test:full", "test:int", "test:e2e", "bench"];
 
@@ -86,9 +90,8 @@ export const requirements = [
     for: testing,
   },
   {
-    packages: ["containernetworking-plugins", "iptables"],
-    present: () =>
-      (existsSync("/opt/cni/bin/bridge") || existsSync("/usr/lib/cni/bridge")) && onPath("iptables"),
+    packages: ["containernetworking-plugins", "iptables", "slirp4netns"],
+    present: () => hasCniPlugins() && onPath("iptables") && onPath("slirp4netns"),
     why: "CNI networks, tested inside network namespaces",
     for: testing,
   },

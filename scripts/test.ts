@@ -10,7 +10,7 @@ import { once } from "node:events";
 import { globSync, readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { ownControlPlane, tier } from "@cocoon/testkit";
+import { ownControlPlane, testBinaries, tier } from "@cocoon/testkit";
 import { runJobs, type JobOptions, type JobResult, type TestJob } from "./run-jobs.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -119,9 +119,15 @@ async function check(): Promise<boolean> {
   return (await unit()) && ok;
 }
 
+/** Built here where they are not cached: a test that has to build one runs into its time limit. */
+async function preparePrograms(): Promise<void> {
+  if (named.length === 0) await testBinaries(["metricsServer", "clusterNetwork"]);
+}
+
 /** With a control plane that those share which do not hurt it. */
 async function onControlPlane(name: string, patterns: readonly string[]): Promise<boolean> {
   console.log("\n— starting a control plane for the integration tests");
+  await preparePrograms();
   await using cluster = await ownControlPlane();
   const env = { COCOON_TEST_CLUSTER: cluster.layout.directory };
   return await timed(name, () => runTests(name, jobPerFile(patterns), { env, mayLeaveOpen: true }));
@@ -141,6 +147,7 @@ function buildPrograms(): Promise<boolean> {
 }
 
 async function endToEnd(): Promise<boolean> {
+  await preparePrograms();
   const isBuilt = await buildPrograms();
   const run = () => runTests("end-to-end", jobPerFile([endToEndFiles]), { mayLeaveOpen: true });
   return (await timed("end-to-end", run)) && isBuilt;

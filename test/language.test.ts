@@ -41,6 +41,20 @@ test("comments and documents name the component that acts", () => {
   );
 });
 
+/** Words that the glossary replaced, wherever they stand. */
+const replaced =
+  /\b(?:lookAgain|makeWhole|openTheWay|happenings?|pretended|processor time)\b|\bstand-ins?\b/i;
+
+test("words that the glossary replaced are gone", () => {
+  const files = [...sources, ...documents].filter(
+    (file) => !exempt.has(file) && !file.endsWith("language.test.ts"),
+  );
+  assert.deepEqual(
+    findLines(files, (line) => replaced.test(line)),
+    [],
+  );
+});
+
 test("functions are named by verbs, not xOf", () => {
   const named = /\b(?:function\*?|const) (?!(?:one|list)Of\b)[a-z]\w*Of\b/;
   assert.deepEqual(

@@ -42,7 +42,7 @@ function onCore(core: string | undefined, command: readonly string[]): [string, 
 export interface Peer extends AsyncDisposable {
   readonly name: string;
   readonly port: number;
-  /** Processor time used so far, in milliseconds. */
+  /** CPU time used so far, in milliseconds. */
   cpuMs(): number;
   residentMiB(): number;
 }

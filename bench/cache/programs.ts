@@ -31,7 +31,7 @@ export interface SyncReport {
   readonly syncedAt: number;
   readonly residentKiB: number;
   readonly peakKiB: number;
-  /** Processor time until synced. */
+  /** CPU time until synced. */
   readonly cpuMs: number;
 }
 

@@ -11,7 +11,7 @@ export interface ManyPods {
   readonly pods: number;
   /** Over all bursts, each of which has a node and a process of its own; everything else is of the last one. */
   readonly podsPerSecond: Spread;
-  /** Processor time of the kubelet from creation to Ready. */
+  /** CPU time of the kubelet from creation to Ready. */
   readonly cpuMsPerPod: number;
   readonly writesPerPod: Readonly<Record<string, number>>;
   readonly statusMs: { readonly p50: number; readonly p99: number };
@@ -29,7 +29,7 @@ interface Worker {
   kill(): void;
 }
 
-/** As vk-cocoon is started: bundled, with a small nursery. */
+/** As vk-cocoon is started: bundled, with a small young generation. */
 async function startWorker(args: readonly string[]): Promise<Worker> {
   const script = await released("node-worker", "bench/kubelet/node-worker.ts");
   const child = fork(script, [...args], { execArgv: ["--max-semi-space-size=2"] });

@@ -1,5 +1,5 @@
 /**
- * A vk-cocoon in a process of its own, whose VMs are pretended: what it costs is then the kubelet's cost. Its parent
+ * A vk-cocoon in a process of its own, with the fake runtime: what it costs is then the kubelet's cost. Its parent
  * asks for numbers by messages.
  *
  *   node node-worker.ts KUBECONFIG NODE DIRECTORY PKI

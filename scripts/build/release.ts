@@ -115,7 +115,7 @@ async function buildExecutable(tree: string, info: BuildInfo): Promise<string> {
       useCodeCache: true,
       output: join(library, suiteName),
       disableExperimentalSEAWarning: true,
-      // Most of what a part allocates dies at once: a small nursery keeps its memory small. NODE_OPTIONS adds to it.
+      // Most of what a part allocates dies at once: a small young generation keeps its memory small. NODE_OPTIONS adds to it.
       execArgv: ["--max-semi-space-size=4"],
       execArgvExtension: "env",
     }),

@@ -10,6 +10,7 @@ const setLabels: readonly Row[] = [
 
 const setAnnotations: readonly Row[] = [
   [gatewayKey.sandboxSpec, "gateway", "gateway", "ours: what the client of the sandbox asked for, JSON"],
+  [gatewayKey.templateTags, "gateway", "gateway", "ours: tags that name this build of a template"],
   [gatewayKey.poolReady, "gateway", "gateway", "ours: `true` once a machine of the pool is prepared"],
   [
     gatewayKey.wakeOnTraffic,

@@ -50,6 +50,12 @@ const nodeLabels: readonly Row[] = [
     "scheduler, kubelet",
     "CPU class that snapshots are compatible with",
   ],
+  [
+    nodeLabel.networkPolicy,
+    "kubelet",
+    "gateway",
+    "ours: `enforced` where NetworkPolicies hold for machines of the node",
+  ],
   [nodeLabel.role, "kubelet", "users", "empty; makes `kubectl get nodes` show the role"],
 ];
 
@@ -186,6 +192,13 @@ const podAnnotations: readonly Row[] = [
     "kubelet",
     "the PodSnapshot that the machine was set back to before it woke",
   ],
+  [
+    annotation.pause,
+    "user, on a SandboxWarmPool; operator",
+    "operator, kubelet",
+    "`true`: the machine stands still from when it is ready until the annotation is removed, as a member of a warm pool does",
+  ],
+  [annotation.paused, "kubelet", "operator, kubelet", "`true` while it does, and until it answers again"],
 ];
 
 const setAnnotations: readonly Row[] = [

@@ -94,7 +94,7 @@ export async function openPlatform({ home, signal, log }: PlatformOptions): Prom
   const up: Platform["up"] = async (env = {}) => {
     await signalPart(home, "supervisor", "SIGCONT");
     for (let attempt = 1; ; attempt += 1) {
-      const ran = await bootstrap(["up", "--no-demo", "--no-install"], env);
+      const ran = await bootstrap(["up", "--no-demo", "--no-install", "--network", "user"], env);
       if (ran.code === 0) return;
       log(`up failed (attempt ${attempt}): ${lastLine(ran.stderr || ran.stdout)}`);
       if (attempt === 5) throw new Error(`up does not succeed: ${ran.stderr}${ran.stdout}`);

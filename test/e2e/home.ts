@@ -44,6 +44,6 @@ export function npm(home: string, ...args: string[]): Promise<CommandResult> {
   return runCommand("npm", ["run", "--silent", ...args], {
     cwd: root,
     env: { COCOON_HOME: home },
-    timeoutMs: 300_000,
+    timeoutMs: 900_000,
   });
 }

@@ -8,9 +8,10 @@ import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { markedProcesses } from "@cocoon/controlplane";
-import { count, eventually, runCommand, seededRandom, testSeed, tier } from "@cocoon/testkit";
+import { count, eventually, requireRoot, runCommand, seededRandom, testSeed, tier } from "@cocoon/testkit";
 import { usePythonSdk } from "./agent-sandbox.ts";
 import { runDocument } from "./documented-commands.ts";
+import { assertReachable, listNamespaces, withPeer } from "./cluster-network.ts";
 import { newHome, npm, personalEnvironment, root } from "./home.ts";
 import { convergeMs, machineProcesses, openPlatform } from "./platform.ts";
 import { pullThePlugWhileFallingAsleep } from "./plug.ts";
@@ -18,7 +19,13 @@ import { pullThePlugWhileFallingAsleep } from "./plug.ts";
 test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t) => {
   await using state = await newHome();
   const home = state.path;
-  const env = await personalEnvironment(home);
+  // With a network of their own machines do all that they do with forwarded ports, and more.
+  const hasNetwork = tier() === "full";
+  if (hasNetwork) requireRoot("give machines a network of their own");
+  const env: Record<string, string> = {
+    ...(await personalEnvironment(home)),
+    COCOON_NETWORK: hasNetwork ? "cni" : "user",
+  };
   // A step stands on the one before it: when that failed there is nothing to learn from the rest.
   let broken = false;
   const step = (name: string, work: () => Promise<void>) =>
@@ -76,6 +83,11 @@ test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t
     assert.ok(existsSync(join(home, "known_hosts")));
     await Promise.all([rm(key), rm(`${key}.pub`)]);
   });
+
+  if (hasNetwork)
+    await step("machines reach each other on both nodes, Services and the API server by name", async () => {
+      await withPeer(platform, () => assertReachable(platform));
+    });
 
   await step(
     "a machine made by name and image alone runs, and leaves a snapshot when it is deleted",
@@ -168,8 +180,10 @@ test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t
   });
 
   await step("the last command line of the first page stops everything", async () => {
+    if (hasNetwork) assert.notDeepEqual(await listNamespaces(home), []);
     await runDocument(firstPage, env, [-1]);
     assert.deepEqual([markedProcesses(home), machineProcesses(home)], [[], []]);
+    assert.deepEqual(await listNamespaces(home), []);
   });
 
   if (tier() === "full")

@@ -16,7 +16,7 @@ export interface PlugOptions {
   /** A text that tells this round's traces from others. */
   readonly round: string;
   /**
-   * How long after the wish to sleep the plug is pulled; `recorded`: when the snapshot of the first machine has just been
+   * How long after the request to hibernate the plug is pulled; `recorded`: when the snapshot of the first machine has just been
    * written down, and its VM is still there.
    */
   readonly after: number | "recorded";

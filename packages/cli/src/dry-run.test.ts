@@ -9,7 +9,13 @@ import { dryRunScript } from "./dry-run.ts";
 
 const golden = join(import.meta.dirname, "..", "testdata", "dry-run.sh");
 
-test("a dry run prints every command and touches nothing (golden; UPDATE_GOLDEN=1 writes it again)", async () => {
+test("a dry run prints every command and touches nothing (golden; UPDATE_GOLDEN=1 writes it again)", async (t) => {
+  const { COCOON_CACHE: cache, PATH: path } = process.env;
+  t.after(() => {
+    process.env["PATH"] = path;
+    if (cache === undefined) delete process.env["COCOON_CACHE"];
+    else process.env["COCOON_CACHE"] = cache;
+  });
   await using directory = await temporaryDirectory();
   const ports = { etcd: 2379, etcdPeer: 2380, apiserver: 6443, controllerManager: 10257, scheduler: 10259 };
   const state = JSON.stringify({ version: 1, kubernetes: "1.36.3", ports });
@@ -50,6 +56,15 @@ test("a dry run prints every command and touches nothing (golden; UPDATE_GOLDEN=
   if (process.env["UPDATE_GOLDEN"]) writeFileSync(golden, text);
   assert.equal(text, readFileSync(golden, "utf8"));
   assert.equal(readFileSync(join(directory.path, "cluster.json"), "utf8"), state);
+});
+
+test("the parts of a platform send their traces to the collector that up was given", async () => {
+  await using directory = await temporaryDirectory();
+  const otlpEndpoint = "http://127.0.0.1:4318";
+  const script = await dryRunScript(join(directory.path, "new"), { partSettings: { otlpEndpoint } });
+  assert.match(script, /OTEL_EXPORTER_OTLP_ENDPOINT='?http:\/\/127\.0\.0\.1:4318/);
+  const without = await dryRunScript(join(directory.path, "other"), {});
+  assert.doesNotMatch(without, /OTEL_EXPORTER_OTLP_ENDPOINT/);
 });
 
 test("a dry run in a new directory finds ports and leaves no directory behind", async () => {

@@ -13,6 +13,10 @@ const name = commandName();
 if (process.argv.length === 3 && process.argv[2] === "--version") {
   const { versionText } = await import("@cocoon/core/version");
   process.stdout.write(versionText(name));
+} else if (process.argv[2] === "relay-worker") {
+  // One runs in each namespace of a platform: none of them needs the commands in memory.
+  const { runWorker } = await import("./network/relay-worker.ts");
+  await runWorker();
 } else {
   const { buildProgram } = await import("./program.ts");
   const { runCli } = await import("./run-cli.ts");

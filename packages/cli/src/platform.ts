@@ -14,7 +14,7 @@ import {
   type PreparedControlPlane,
   type PrepareOptions,
 } from "@cocoon/controlplane";
-import { Fault } from "@cocoon/core";
+import { Fault, type Abortable } from "@cocoon/core";
 import { readExternalCluster } from "./external-cluster.ts";
 import { homeDirectory, type Environment, type HomeOptions } from "./home.ts";
 import type { PartSettings } from "./parts/part.ts";
@@ -36,10 +36,13 @@ export interface PlatformRequest extends PrepareOptions {
 }
 
 /** Makes the files and ports that the components need. Idempotent; disposing gives the port reservations back. */
-export async function preparePlatform(request: PlatformRequest): Promise<Platform & AsyncDisposable> {
+export async function preparePlatform(
+  request: PlatformRequest,
+  { signal }: Abortable,
+): Promise<Platform & AsyncDisposable> {
   await using stack = new AsyncDisposableStack();
   const prepared = stack.use(await prepareControlPlane(request));
-  const parts = request.bare ? [] : await prepareParts(partsRequest(prepared, request), stack);
+  const parts = request.bare ? [] : await prepareParts(partsRequest(prepared, request), { stack, signal });
   const kept = stack.move();
   return {
     directory: request.directory,

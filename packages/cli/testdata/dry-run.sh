@@ -150,6 +150,7 @@ KUBECONFIG=/state/parts/identities/cocoon-dashboard.kubeconfig \
 DASHBOARD_LISTEN_ADDR=127.0.0.1:8750 \
 METRICS_ADDR=127.0.0.1:8751 \
 DASHBOARD_METRICS_TARGETS=operator=http://127.0.0.1:8080/metrics,webhook=http://127.0.0.1:9090/metrics,colocation=http://127.0.0.1:8082/metrics,registry=http://127.0.0.1:5001/metrics,gateway=http://127.0.0.1:3001/metrics,vk-node-1=http://127.0.0.1:9091/metrics,vk-node-2=http://127.0.0.1:9191/metrics,dashboard=http://127.0.0.1:8751/metrics \
+DASHBOARD_GATEWAY='http://{port}-{machine}.{namespace}.localhost:3000' \
 OCI_REGISTRY=127.0.0.1:5000 \
 EPOCH_CA_CERT=/state/pki/ca.crt \
 DASHBOARD_SESSION_KEY=... \

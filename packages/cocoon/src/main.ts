@@ -14,5 +14,5 @@ const code = await runCocoon(process.argv.slice(2), {
   env: process.env,
   signal: abortOnSignals(),
 });
-// A stray timer or socket must not keep a finished command alive, and buffered output must not be lost.
+// A leftover timer or socket must not keep a finished command alive, and buffered output must not be lost.
 process.stdout.write("", () => process.exit(code));

@@ -47,7 +47,7 @@ const hibernationStatusSchema = z.object({
   conditions: conditionsSchema.optional(),
   // Ours:
   snapshotDigest: field.text("Digest of the snapshot the machine sleeps in.", { max: 256 }).optional(),
-  attempts: field.int32("Attempts made for the current wish.", { min: 0 }).optional(),
+  attempts: field.int32("Attempts made for the current desired state.", { min: 0 }).optional(),
   observedRetry: field
     .text("Text of the annotation retry that the last attempt was made for.", { max: 253 })
     .optional(),

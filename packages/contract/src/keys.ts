@@ -28,6 +28,8 @@ export const nodeLabel = {
   pool: `${nodePrefix}/pool`,
   snapshotCpuClass: `${nodePrefix}/snapshot-cpu-class`,
   role: "node-role.kubernetes.io/cocoon-vm",
+  /** "enforced" where NetworkPolicies hold for machines: by the cluster's engine, or by the node itself. */
+  networkPolicy: `${nodePrefix}/network-policy`,
 } as const;
 
 export const nodeAnnotation = {
@@ -98,6 +100,8 @@ export const annotation = {
   snapshotTaken: `${vmPrefix}/snapshot-taken`,
   restoredSnapshots: `${vmPrefix}/restored-snapshots`,
   rewoundTo: `${vmPrefix}/rewound-to`,
+  pause: `${vmPrefix}/pause`,
+  paused: `${vmPrefix}/paused`,
 } as const;
 
 /** Annotation of a Deployment, StatefulSet or ReplicaSet whose pods are machines. */

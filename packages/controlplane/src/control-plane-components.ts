@@ -74,7 +74,9 @@ function apiserver(context: ControlPlaneContext): Component {
       `--bind-address=${loopback}`,
       `--secure-port=${ports.apiserver}`,
       // A loopback address may not stand in the Endpoints of the service "kubernetes".
-      "--endpoint-reconciler-type=none",
+      settings.advertiseAddress === ""
+        ? "--endpoint-reconciler-type=none"
+        : `--advertise-address=${settings.advertiseAddress}`,
       `--tls-cert-file=${pki.leaf.apiserver.certificate}`,
       `--tls-private-key-file=${pki.leaf.apiserver.key}`,
       `--client-ca-file=${pki.ca.certificate}`,

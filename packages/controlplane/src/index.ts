@@ -5,6 +5,7 @@
  */
 export { cachedBinaries, defaultCacheRoot } from "./binaries/cache.ts";
 export { resolveBinaries, type Binaries } from "./binaries/resolve.ts";
+export type { ProgramGroup } from "./binaries/programs.ts";
 export { dependencyGroups, type Component } from "./components/component.ts";
 export { findRunning, markedProcesses, readRecord } from "./components/run-records.ts";
 export { launchComponent, logPath } from "./components/launch.ts";

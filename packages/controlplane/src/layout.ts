@@ -25,6 +25,8 @@ const settingsSchema = z.object({
   controllers: z.boolean().default(true),
   aggregation: z.boolean().default(false),
   auditLog: z.boolean().default(false),
+  /** Where pods reach the API server; empty where they have no way to it. */
+  advertiseAddress: z.union([z.literal(""), z.ipv4()]).default(""),
 });
 export type ControlPlaneSettings = Readonly<z.infer<typeof settingsSchema>>;
 export const defaultSettings: ControlPlaneSettings = settingsSchema.parse({});

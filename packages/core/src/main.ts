@@ -36,7 +36,7 @@ export async function runMain<O extends Options>(options: MainOptions<O>): Promi
     const signal = abortOnSignals();
     await options.run({ config: result.config, log, signal });
     log.info("stopped");
-    process.exit(0); // a stray timer or socket must not keep a stopped program alive
+    process.exit(0); // a leftover timer or socket must not keep a stopped program alive
   } catch (error) {
     process.stderr.write(`${program.name}: ${getErrorMessage(error)}\n`);
     process.exit(isFault(error, "invalid") ? 2 : 1);

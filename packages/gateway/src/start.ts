@@ -4,6 +4,7 @@ import type { KubeConnection, ObjectCache } from "@cocoon/kube";
 import { openGatewayCaches } from "./cluster/caches.ts";
 import { PodAccess } from "./cluster/pod-access.ts";
 import { buildBuildRoutes } from "./control/build-routes.ts";
+import { buildNetworkRoutes } from "./control/network-routes.ts";
 import { ControlRouter } from "./control/router.ts";
 import { buildSandboxRoutes } from "./control/sandbox-routes.ts";
 import { buildTagRoutes } from "./control/tag-routes.ts";
@@ -22,6 +23,7 @@ import { SandboxAdmission } from "./ports/sandbox-admission.ts";
 import { Traffic } from "./ports/traffic.ts";
 import { Visitors } from "./ports/visitors.ts";
 import { WakeGate } from "./ports/wake-gate.ts";
+import { Egress } from "./sandboxes/egress.ts";
 import { Guests } from "./sandboxes/guests.ts";
 import { Lifecycle } from "./sandboxes/lifecycle.ts";
 import { tryReadSandbox, type Sandbox, type SetObject } from "./sandboxes/sandbox.ts";
@@ -78,8 +80,9 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
   const store = stack.use(new SandboxStore(caches.sandboxes, sets));
   stack.use(followSandboxes(caches.sandboxes, guests));
   const { waitMs, maxLifeSeconds } = limits;
-  const snapshots = stack.use(new Snapshots({ cache: caches.snapshots, sets, waitMs, log }));
-  const lifecycle = new Lifecycle({ store, sets, client, guests, log, waitMs, maxLifeSeconds });
+  const egress = new Egress(client);
+  const snapshots = stack.use(new Snapshots({ cache: caches.snapshots, sets, egress, waitMs, log }));
+  const lifecycle = new Lifecycle({ store, sets, client, guests, egress, log, waitMs, maxLifeSeconds });
   const pool = stack.use(
     new WarmPool({
       cache: caches.pool,
@@ -105,6 +108,8 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
     store,
     snapshots,
     lifecycle,
+    sets,
+    egress,
     log,
   };
   const { domain } = options;
@@ -130,6 +135,8 @@ interface Parts {
   readonly store: SandboxStore;
   readonly snapshots: Snapshots;
   readonly lifecycle: Lifecycle;
+  readonly sets: TenantSets;
+  readonly egress: Egress;
   readonly pool: WarmPool;
   readonly files: BuildFiles;
   readonly log: Logger;
@@ -143,6 +150,8 @@ function buildRouter({
   store,
   snapshots,
   lifecycle,
+  sets,
+  egress,
   pool,
   files,
   log,
@@ -161,8 +170,9 @@ function buildRouter({
     authenticator,
     limit: new RateLimit({ perSecond, burst: 2 * perSecond }),
     routes: {
-      ...buildSandboxRoutes({ store, lifecycle, pool, templates, snapshots, access, maxSandboxes }),
+      ...buildSandboxRoutes({ store, lifecycle, egress, pool, templates, snapshots, access, maxSandboxes }),
       ...buildSnapshotRoutes({ store, lifecycle, snapshots, access }),
+      ...buildNetworkRoutes({ store, sets, egress }),
       ...buildTagRoutes({ snapshots }),
       ...buildTemplateRoutes({ templates, snapshots }),
       ...buildBuildRoutes({ records, files, builder }),

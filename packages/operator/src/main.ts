@@ -1,5 +1,5 @@
 #!/usr/bin/env -S node --max-semi-space-size=2
-/** cocoon-operator. Little that it makes lives long: a small nursery keeps its memory small. */
+/** cocoon-operator. Little that it makes lives long: a small young generation keeps its memory small. */
 import { enableCompileCache } from "node:module";
 
 // What was compiled once is not compiled again: a replica is up sooner, and needs no compiler in its memory.

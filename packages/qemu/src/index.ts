@@ -5,11 +5,13 @@
  */
 export {
   findCniProblems,
+  findMissingPlugins,
   isPlainList,
   listCniNetworks,
   openBridgeNetwork,
   openCniNetwork,
   openUserNetwork,
+  removeMachineNamespaces,
   type PluginCall,
 } from "./network/index.ts";
 export { openQemuRuntime, type QemuOptions } from "./open.ts";
@@ -17,4 +19,5 @@ export { chooseVmUsers } from "./process/jail.ts";
 export { probeHost } from "./process/host.ts";
 export { findFuseProblem } from "./lazy/mount.ts";
 export { findMissingIsolation } from "./process/isolation.ts";
+export { ensureLoopbackGuard } from "./process/loopback-guard.ts";
 export { vmFile } from "./store/layout.ts";

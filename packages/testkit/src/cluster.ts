@@ -23,6 +23,7 @@ import {
   type Binaries,
   type ClusterLayout,
   type ControlPlaneSettings,
+  type ProgramGroup,
 } from "@cocoon/controlplane";
 import { signalProcess } from "@cocoon/core";
 import { eventually } from "./eventually.ts";
@@ -62,8 +63,10 @@ export interface OwnControlPlane extends TestCluster, AsyncDisposable {
   restoreEtcd(backup: string | undefined): Promise<void>;
 }
 
-export async function testBinaries(): Promise<Binaries> {
+/** With the programs of these groups, which only some tests need. */
+export async function testBinaries(groups: readonly ProgramGroup[] = []): Promise<Binaries> {
   return resolveBinaries({
+    groups,
     cacheRoot: defaultCacheRoot(process.env),
     env: process.env,
     signal: AbortSignal.timeout(60 * 60_000),

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S node --max-semi-space-size=2
-/** vk-cocoon: one process per VM host. Little that it makes lives long: a small nursery keeps its memory small. */
+/** vk-cocoon: one process per VM host. Little that it makes lives long: a small young generation keeps its memory small. */
 import { enableCompileCache } from "node:module";
 
 // What was compiled once is not compiled again: a kubelet that was killed is back sooner, and needs no compiler.

@@ -124,6 +124,16 @@ function putFirst(
   return new Map([[network, chosen], ...networks]);
 }
 
+/** Whether NetworkPolicies hold for this node's machines: by the cluster's engine, whose plugin attaches them, or by this node. */
+export async function honoursPolicies(
+  config: NetworkSettings & Pick<VkConfig, "networkPolicy">,
+  networks: ReadonlyMap<string, VmNetwork>,
+): Promise<boolean> {
+  const [first] = networks.values();
+  const hasEngine = first?.kind === "cni" && !(await isPlainList(config.cniConfDir, config.cniList));
+  return hasEngine || (await enforcesPolicies(config, networks));
+}
+
 /** Whether NetworkPolicies are this node's to enforce: the cluster's engine does it where its plugin attaches the machines. */
 export async function enforcesPolicies(
   config: NetworkSettings & Pick<VkConfig, "networkPolicy">,

@@ -13,6 +13,8 @@ export interface NodeSettings {
   readonly pool: string;
   readonly providerId: string;
   readonly cpuClass: string;
+  /** NetworkPolicies hold for its machines. */
+  readonly honoursPolicies?: boolean;
   readonly rootDirectory: string;
   readonly reservePercent: number;
   readonly pods: number;
@@ -112,6 +114,7 @@ export async function describeNode(
       [nodeLabel.pool]: settings.pool,
       [nodeLabel.role]: "",
       ...(settings.cpuClass === "" ? {} : { [nodeLabel.snapshotCpuClass]: settings.cpuClass }),
+      ...(settings.honoursPolicies ? { [nodeLabel.networkPolicy]: "enforced" } : {}),
     },
     annotations: {
       [nodeAnnotation.machines]: formatMachines(vms, (vm) => !isFrozen(vm, isClaimed)),

@@ -1,5 +1,5 @@
 /** A pod of this node, read once at the boundary: the machine, and what only the kubelet reads of it. */
-import { annotation, findSandboxOwner, readText, sandboxVmName } from "@cocoon/contract";
+import { annotation, findSandboxOwner, readFlag, readText, sandboxVmName } from "@cocoon/contract";
 import { podSnapshotAnnotation, sandboxHash } from "@cocoon/contract/agent-sandbox";
 import { Fault, isFault, tryParseJson } from "@cocoon/core";
 import type { Pod } from "@cocoon/kubelet";
@@ -20,6 +20,10 @@ export interface PodMachine extends Machine {
   readonly snapshotRequest: string;
   /** Name of the PodSnapshot that the machine is to be set back to before it wakes; "" when there is none, or it was. */
   readonly rewindTo: string;
+  /** It stands still from when it is ready. */
+  readonly pause: boolean;
+  /** It does, or did a moment ago. */
+  readonly paused: boolean;
   /** The pod belongs to a Sandbox, and the machine is named after it. */
   readonly ofSandbox: boolean;
 }
@@ -47,6 +51,8 @@ export function readPodMachine(pod: Pod): PodMachine {
     env: readEnvironment(annotations),
     snapshotRequest: readSnapshotRequest(annotations),
     rewindTo: readRewind(annotations),
+    pause: readFlag(annotations, annotation.pause),
+    paused: readFlag(annotations, annotation.paused),
     ofSandbox: isOfSandbox(pod, machine.vm.vmName),
   };
 }

@@ -14,7 +14,7 @@ import { configMaps, openKubeClient, type KubeClient } from "@cocoon/kube";
 import { fileOrSelfSignedCertificates, tlsPair } from "@cocoon/kube/certificates";
 import { RegistrySource } from "@cocoon/images";
 import type { vkProgram, VkConfig } from "./config.ts";
-import { chooseNodeName } from "./node.ts";
+import { chooseNodeName, type NodeSettings } from "./node.ts";
 import { warnIgnoredOptions } from "./notices.ts";
 import { readHostDns } from "./pod-network.ts";
 import { findPing } from "./probes/ping.ts";
@@ -55,7 +55,7 @@ export async function runVk(
   stack.use(registry.client);
   const access = { credentials: readCredentials(config), policy: readImagePolicy(config) };
   const images = stack.use(new RegistrySource({ registry: registry.client, ...access }));
-  const opened = await openRuntime(config, { log, signal, images, metrics });
+  const { honoursPolicies, ...opened } = await openRuntime(config, { log, signal, images, metrics });
   stack.use(opened.runtime);
   const ca = await readClientAuthority(client, config.clientCa, signal);
   const ping = await findPing(log);
@@ -70,7 +70,7 @@ export async function runVk(
         tls: { ...tlsPair(certificates.current()), ca },
         certificates,
       },
-      ...(await readSettings(config, node)),
+      ...(await readSettings(config, { ...node, honoursPolicies })),
       ...(ping ? { ping } : {}),
       ...hooks,
       log,
@@ -86,7 +86,10 @@ export async function runVk(
   health.markStopping();
 }
 
-async function readSettings(config: VkConfig, { name, ip }: { readonly name: string; readonly ip: string }) {
+async function readSettings(
+  config: VkConfig,
+  { name, ip, honoursPolicies }: Required<Pick<NodeSettings, "name" | "ip" | "honoursPolicies">>,
+) {
   const { sshKey, sshPassword, sshUser } = config;
   const [privateKey, publicKey] = sshKey
     ? await Promise.all([readFile(sshKey, "utf8"), readFile(`${sshKey}.pub`, "utf8")])
@@ -98,6 +101,7 @@ async function readSettings(config: VkConfig, { name, ip }: { readonly name: str
       pool: config.nodePool,
       providerId: config.providerId,
       cpuClass: config.snapshotCpuClass,
+      honoursPolicies,
       rootDirectory: config.rootDirectory,
       reservePercent: config.reservePercent,
       pods: config.nodePods,

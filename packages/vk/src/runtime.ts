@@ -10,7 +10,7 @@ import { isNodeCommand, openCliRuntime, openLeaseFinder, withMacos, type VmRunti
 import type { VkConfig } from "./config.ts";
 import { withLeases } from "./leases.ts";
 import { createNetworkMetrics } from "./network-metrics.ts";
-import { enforcesPolicies, openNetworks } from "./networks.ts";
+import { enforcesPolicies, honoursPolicies, openNetworks } from "./networks.ts";
 import { readRegistryAccess } from "./registry.ts";
 
 export interface RuntimeContext extends Abortable {
@@ -28,6 +28,8 @@ export interface OpenedRuntime {
   readonly runtime: VmRuntime;
   /** Whether NetworkPolicies are this node's to enforce. */
   readonly enforcesPolicies: boolean;
+  /** Whether they hold for its machines, by whatever means. */
+  readonly honoursPolicies: boolean;
 }
 
 export async function openRuntime(config: VkConfig, context: RuntimeContext): Promise<OpenedRuntime> {
@@ -36,7 +38,11 @@ export async function openRuntime(config: VkConfig, context: RuntimeContext): Pr
   const { runtime, ...opened } =
     kind === "qemu"
       ? await openQemu(config, context)
-      : { runtime: await openCommand(config, context), enforcesPolicies: config.networkPolicy === "enforce" };
+      : {
+          runtime: await openCommand(config, context),
+          enforcesPolicies: config.networkPolicy === "enforce",
+          honoursPolicies: config.networkPolicy === "enforce",
+        };
   return { ...opened, runtime: await addMacos(runtime, config, context) };
 }
 
@@ -153,5 +159,6 @@ async function openQemu(
   return {
     runtime: withLeases(runtime, { named: leasesPath, usual: leasesPath ? [] : [dnsmasqLeases] }),
     enforcesPolicies: await enforcesPolicies(config, networks),
+    honoursPolicies: await honoursPolicies(config, networks),
   };
 }

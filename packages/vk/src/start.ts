@@ -64,6 +64,8 @@ export interface VkOptions extends Abortable {
   readonly enforcesPolicies?: boolean;
   readonly log?: Logger;
   readonly metrics?: Registry;
+  /** How often VMs of Sandboxes without a pod are looked for. */
+  readonly handOverMs?: number;
   /** Where traces of hibernations and wakes go; default nowhere. */
   readonly tracer?: NonNullable<ControllerParts["tracer"]>;
   readonly beforeStep?: ControllerParts["beforeStep"];
@@ -140,7 +142,7 @@ export async function startVk(options: VkOptions): Promise<RunningVk> {
 
 /** What runs beside the machines' own loops; ends with the signal. */
 async function watchMachines(
-  { runtime, client, node, enforcesPolicies, idle = defaultIdle, localGc = defaultLocalGc }: VkOptions,
+  { runtime, client, node, enforcesPolicies, handOverMs = 5_000, ...settings }: VkOptions,
   {
     controller,
     snapshots,
@@ -157,6 +159,7 @@ async function watchMachines(
     readonly log: Logger;
   },
 ): Promise<void> {
+  const { idle = defaultIdle, localGc = defaultLocalGc } = settings;
   const description = await runtime.describe(common);
   await Promise.all([
     watchVms({ ...common, runtime, onListChange, requeue: (vmName) => controller.requeueVm(vmName) }),
@@ -179,6 +182,7 @@ async function watchMachines(
         runtime,
         node: node.name,
         isClaimed,
+        everyMs: handOverMs,
         hibernate: (pod, options) => controller.handOver(pod, options),
       }),
     watchIdle({ ...common, runtime, machines: () => controller.machines(), settings: idle }),

@@ -1,4 +1,4 @@
-/** cocoonctl as people use it: on a real API server, scheduler and registry, with the operator and stand-in kubelets. */
+/** cocoonctl as people use it: on a real API server, scheduler and registry, with the operator and fake kubelets. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -244,7 +244,7 @@ suite("cocoonctl", { concurrency: 3 }, () => {
     const waits = spawn(process.execPath, [main, ...insertCluster(["suspend", "demo"], world)]);
     await once(waits.stderr, "data");
     waits.kill("SIGINT");
-    assert.deepEqual(await once(waits, "close"), [130, null], "Ctrl-C ends the wait, not the wish");
+    assert.deepEqual(await once(waits, "close"), [130, null], "Ctrl-C ends the wait, not the request");
     world.kubelet.speak();
     assert.match(await ok("suspend", "demo"), /suspended/);
     await ok("resume", "demo", "--no-wait");

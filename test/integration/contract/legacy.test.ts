@@ -60,8 +60,12 @@ test("documented objects of the older API are stored, and what they convert to i
 
   const sleep = await api.call({ method: "POST", path: `${legacy}/hibernations`, body: nap });
   assert.equal(sleep.status, 201, sleep.message);
-  const wish = fromLegacyHibernation(readLegacyHibernation(sleep.body));
-  const hibernation = await api.call({ method: "POST", path: `${current}/cocoonhibernations`, body: wish });
+  const hibernationRequest = fromLegacyHibernation(readLegacyHibernation(sleep.body));
+  const hibernation = await api.call({
+    method: "POST",
+    path: `${current}/cocoonhibernations`,
+    body: hibernationRequest,
+  });
   assert.equal(hibernation.status, 201, hibernation.message);
 
   const kubectl = (...args: readonly string[]) => cluster.kubectl([...args, "--namespace=default"]);

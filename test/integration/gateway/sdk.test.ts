@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { gzipSync } from "node:zlib";
+import { nodeLabel } from "@cocoon/contract";
 import { count, eventually, ownControlPlane } from "@cocoon/testkit";
 import { Sandbox as CodeInterpreter } from "@e2b/code-interpreter";
 import * as current from "e2b";
@@ -379,10 +380,44 @@ test("usage is measured over time, by the guest itself", async () => {
 
 test("what is not offered is refused by name, never ignored", async () => {
   const create = (options: object) => Sandbox.create({ ...world.connection, ...options });
-  await assert.rejects(create({ network: { denyOut: ["10.0.0.0/8"] } }), /network.denyOut: not offered/);
+  await assert.rejects(
+    create({ network: { denyOut: ["10.0.0.0/8"] } }),
+    /network.denyOut: the network of the nodes cannot enforce it/,
+  );
+  await assert.rejects(create({ allowInternetAccess: false }), /allow_internet_access: the network/);
+  await assert.rejects(create({ network: { maskRequestHost: "x" } }), /network.maskRequestHost: not offered/);
   await assert.rejects(Sandbox.create("no-such-template", world.connection), /404/);
   const secrets = await fetch(`${world.url}/secrets`, { headers: { "X-API-KEY": world.key } });
   assert.deepEqual([secrets.status, ((await secrets.json()) as { code: number }).code], [501, 501]);
+});
+
+test("egress rules are a NetworkPolicy of the sandbox where nodes enforce it, replaced as a whole", async () => {
+  const labelled = await cluster.kubectl(["label", "node", "--all", `${nodeLabel.networkPolicy}=enforced`]);
+  assert.equal(labelled.code, 0, labelled.stderr);
+  const read = async () => {
+    const name = `networkpolicy/${sandbox.sandboxId}-egress`;
+    const shown = await cluster.kubectl(["get", name, "-n", world.namespace, "-o", "json"]);
+    if (shown.code !== 0) return shown.stderr;
+    const policy = JSON.parse(shown.stdout) as {
+      metadata: { ownerReferences: { name: string }[] };
+      spec: { egress: unknown };
+    };
+    return [policy.metadata.ownerReferences.map(({ name: owner }) => owner), policy.spec.egress];
+  };
+  // That nodes cannot was believed for some seconds.
+  await eventually(() => sandbox.updateNetwork({ denyOut: ["10.0.0.0/8"], allowOut: ["10.0.0.7"] }), {
+    timeoutMs: 60_000,
+    intervalMs: 1_000,
+  });
+  const open = { ipBlock: { cidr: "0.0.0.0/0", except: ["10.0.0.0/8"] } };
+  const own = [sandbox.sandboxId];
+  assert.deepEqual(await read(), [own, [{ to: [open, { ipBlock: { cidr: "10.0.0.7/32" } }] }]]);
+  await sandbox.updateNetwork({ allowInternetAccess: false });
+  // No rule: nothing is allowed.
+  assert.deepEqual(await read(), [own, undefined]);
+  await sandbox.updateNetwork({});
+  assert.match(String(await read()), /not found/);
+  await cluster.kubectl(["label", "node", "--all", `${nodeLabel.networkPolicy}-`]);
 });
 
 test("setTimeout moves the end, and the sandbox is gone within seconds of it", async () => {

@@ -36,9 +36,9 @@ async function writeAlone(
     const name = `map-${Math.floor((random() * names) / writers) * writers + writer}`;
     const key = { namespace, name };
     const object: ConfigMap = { metadata: key, data: { step: String(step), payload } };
-    const wish = random();
+    const draw = random();
     try {
-      if (wish < 0.3) await client.delete(configMaps, key, { signal });
+      if (draw < 0.3) await client.delete(configMaps, key, { signal });
       else await client.update(configMaps, object, { signal });
     } catch (error) {
       if (!isFault(error, "notFound")) throw error;

@@ -62,9 +62,14 @@ test("objects are created, read, changed by every kind of patch, and deleted und
   const dry = await client.update(configMaps, { ...replaced, data: { a: "dry" } }, { signal, dryRun: true });
   assert.equal(dry.data?.["a"], "dry");
 
-  const patch = async (wish: Parameters<typeof client.patch>[1]["patch"], fieldManager?: string) =>
-    (await client.patch(configMaps, { key, patch: wish }, { signal, ...(fieldManager && { fieldManager }) }))
-      .data;
+  const patch = async (change: Parameters<typeof client.patch>[1]["patch"], fieldManager?: string) =>
+    (
+      await client.patch(
+        configMaps,
+        { key, patch: change },
+        { signal, ...(fieldManager && { fieldManager }) },
+      )
+    ).data;
   assert.deepEqual(await patch({ type: "merge", body: { data: { a: null, b: "3" } } }), { b: "3" });
   assert.deepEqual(await patch({ type: "strategic", body: { data: { c: "4" } } }), { b: "3", c: "4" });
   assert.deepEqual(await patch({ type: "json", body: [{ op: "replace", path: "/data/b", value: "5" }] }), {

@@ -36,9 +36,17 @@ async function setMode(
   );
 }
 
-async function applyPool(world: SandboxWorld, replicas: number, template: object = {}): Promise<void> {
+async function applyPool(
+  world: SandboxWorld,
+  replicas: number,
+  {
+    annotations = {},
+    ...template
+  }: { readonly annotations?: object; readonly [field: string]: unknown } = {},
+): Promise<void> {
   await world.apply(extension("SandboxTemplate", "tpl", { podTemplate: podTemplate(world), ...template }));
-  await world.apply(extension("SandboxWarmPool", "pool", { replicas, sandboxTemplateRef: { name: "tpl" } }));
+  const pool = extension("SandboxWarmPool", "pool", { replicas, sandboxTemplateRef: { name: "tpl" } });
+  await world.apply({ ...pool, metadata: { name: "pool", annotations } });
 }
 
 async function poolIsReady(world: SandboxWorld, replicas: number): Promise<void> {
@@ -118,8 +126,14 @@ test("an expiry with Retain is a pause; with Delete it is the end", async () => 
   assert.equal(readMark(node, vmName), marked);
   await expire({ shutdownPolicy: "Delete" });
   await eventually(async () => assert.equal(await world.get("sandbox", "s1"), undefined), { timeoutMs });
-  assert.equal(node.host.vms.size, 0);
-  assert.equal(await world.tagged(vmName, "hibernate"), undefined);
+  // The garbage collector deletes the pod after its owner.
+  await eventually(
+    async () => {
+      assert.equal(node.host.vms.size, 0);
+      assert.equal(await world.tagged(vmName, "hibernate"), undefined);
+    },
+    { timeoutMs },
+  );
 });
 
 test("a claim takes a booted machine out of the pool, with its environment and metadata, and the pool is filled again", async () => {
@@ -154,12 +168,38 @@ test("a claim takes a booted machine out of the pool, with its environment and m
   await world.kubectl("delete", "sandboxclaim", "c1");
   await eventually(async () => assert.equal(await world.get("sandbox", name), undefined), { timeoutMs });
   await poolIsReady(world, 2);
-  assert.equal(node.host.vms.size, 2, "none is left over");
+  await eventually(() => assert.equal(node.host.vms.size, 2, "none is left over"), { timeoutMs });
 });
 
 async function pods(world: SandboxWorld): Promise<readonly SandboxView[]> {
   return (JSON.parse(await world.kubectl("get", "pods", "-o", "json")) as { items: SandboxView[] }).items;
 }
+
+test("members of a pool that asks for it stand still, and run when a claim takes them", async () => {
+  await using world = await openSandboxWorld(cluster, { nodes: 1 });
+  const [node] = world.nodes;
+  assert.ok(node);
+  const annotations = { "vm.cocoonstack.io/pause": "true" };
+  await applyPool(world, 2, { envVarsInjectionPolicy: "Allowed", annotations });
+  await poolIsReady(world, 2);
+  const states = () => [...node.host.vms.values()].map(({ vm }) => vm.state).toSorted();
+  await eventually(() => assert.deepEqual(states(), ["paused", "paused"]), { timeoutMs });
+  await world.apply(claim("c1", { env: [{ name: "A", value: "b" }] }));
+  const ready = await hasReason(world, ["sandboxclaim", "c1"], "DependenciesReady");
+  const vmName = await world.vmName(ready.status?.sandbox?.name ?? "");
+  assert.equal(node.vm(vmName).vm.state, "running");
+  assert.equal(node.vm(vmName).guest.read("/etc/profile.d/cocoon-env.sh"), "export A='b'\n");
+  await poolIsReady(world, 2);
+  await eventually(() => assert.deepEqual(states(), ["paused", "paused", "running"]), { timeoutMs });
+  await node.kill();
+  await node.start();
+  await poolIsReady(world, 2);
+  await eventually(() => assert.deepEqual(states(), ["paused", "paused", "running"]), { timeoutMs });
+  await world.kubectl("scale", "swp", "pool", "--replicas=0");
+  await eventually(() => assert.deepEqual(states(), ["running"], "those of a smaller pool end"), {
+    timeoutMs,
+  });
+});
 
 test("claims without a pool, a template, or against its rules say so", async () => {
   await using world = await openSandboxWorld(cluster, { nodes: 1 });
@@ -190,5 +230,5 @@ test("a claim that expires with Retain stays, without its Sandbox", async () => 
   await world.kubectl("patch", "sandboxclaim", "c1", "--type=merge", "-p", JSON.stringify({ spec }));
   await hasReason(world, ["sandboxclaim", "c1"], "ClaimExpired");
   await eventually(async () => assert.equal(await world.get("sandbox", "c1"), undefined), { timeoutMs });
-  assert.equal(world.nodes[0]?.host.vms.size, 0);
+  await eventually(() => assert.equal(world.nodes[0]?.host.vms.size, 0), { timeoutMs });
 });

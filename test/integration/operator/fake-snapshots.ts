@@ -1,4 +1,4 @@
-/** Snapshots of pretended machines: a manifest that carries the machine's counter, and nothing else. */
+/** Snapshots of fake machines: a manifest that carries the machine's counter, and nothing else. */
 import { manifestAnnotation, mediaType } from "@cocoon/contract";
 import { isFault } from "@cocoon/core";
 import type { Repository } from "@cocoon/oci";

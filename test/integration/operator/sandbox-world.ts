@@ -8,7 +8,7 @@ import { eventually, type TestCluster } from "@cocoon/testkit";
 import { installCrds } from "../contract/install-crds.ts";
 import { openWorld, type TestVk, type World } from "../vk/test-vk.ts";
 
-export const timeoutMs = 90_000;
+export const timeoutMs = 180_000;
 
 export async function installAgentSandbox(cluster: TestCluster): Promise<void> {
   await installCrds(cluster, [

@@ -1,4 +1,4 @@
-/** Suspending, waking, hibernations of single machines: on a real API server and registry, with a stand-in kubelet. */
+/** Suspending, waking, hibernations of single machines: on a real API server and registry, with a fake kubelet. */
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { annotation, setAnnotation } from "@cocoon/contract";

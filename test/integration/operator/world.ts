@@ -1,4 +1,4 @@
-/** The operator on a real API server and a real registry, with a stand-in for kubelets and their machines. */
+/** The operator on a real API server and a real registry, with fake kubelets and machines. */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { hibernateTag, type CocoonHibernation, type CocoonSet, type CocoonSetStatus } from "@cocoon/contract";

@@ -19,7 +19,7 @@ import {
 import { mark, openWorld, readMark, type TestVk, type World } from "./test-vk.ts";
 
 const cluster = await sharedControlPlane();
-const timeoutMs = 60_000;
+const timeoutMs = 180_000;
 
 await installCrds(cluster);
 await installSandboxes(cluster);

@@ -17,7 +17,7 @@ import {
 import { mark, openWorld, readMark, type PodView, type TestVk, type World } from "./test-vk.ts";
 
 const cluster = await sharedControlPlane();
-const timeoutMs = 60_000;
+const timeoutMs = 180_000;
 
 await installCrds(cluster);
 await installSandboxes(cluster);
@@ -101,6 +101,59 @@ test("a node that is lost keeps its machine: the next pod waits for it, until it
   await isReady(world, "s1");
 });
 
+test("a pod that is evicted hibernates its machine while its Sandbox lives, and ends it with its Sandbox", async () => {
+  await using world = await openWorld(cluster);
+  await using _operator = await withOperator(world);
+  const [first, second] = [await world.newNode(), await world.newNode()];
+  const sandbox = await start(world, first);
+  const marked = mark(first, sandbox.vmName);
+  const evict = async () => {
+    const path = `/api/v1/namespaces/${world.namespace.name}/pods/s1/eviction`;
+    const eviction = { apiVersion: "policy/v1", kind: "Eviction", metadata: { name: "s1" } };
+    const done = await cluster.kubectl(["create", "--raw", path, "-f", "-"], {
+      input: JSON.stringify(eviction),
+    });
+    assert.equal(done.code, 0, done.stderr);
+  };
+  await evict();
+  await podIsGone(world, "s1");
+  await world.apply(sandboxPod(sandbox, second.name));
+  await isReady(world, "s1");
+  assert.equal(readMark(second, sandbox.vmName), marked);
+  second.beforeStep = async (_vmName, step) => {
+    if (step !== "push") return;
+    second.beforeStep = async () => undefined;
+    await kubectl(world, ["delete", "sandbox", "s1", "--wait=false"]);
+  };
+  await evict();
+  await podIsGone(world, "s1");
+  assert.equal(second.host.vms.size, 0);
+  await eventually(async () => assert.equal(await world.tagged(sandbox.vmName, "hibernate"), undefined), {
+    timeoutMs,
+  });
+});
+
+test("a pod whose Sandbox is deleted without it keeps its machine, until it is deleted itself", async () => {
+  await using world = await openWorld(cluster);
+  await using _operator = await withOperator(world);
+  const node = await world.newNode();
+  const sandbox = await start(world, node);
+  const marked = mark(node, sandbox.vmName);
+  await kubectl(world, ["delete", "sandbox", "s1", "--cascade=orphan"]);
+  const isBare = async () => {
+    const owner = ["get", "pod", "s1", "-o", "jsonpath={.metadata.ownerReferences}"];
+    assert.equal(await kubectl(world, owner), "");
+  };
+  await eventually(isBare, { timeoutMs });
+  await node.kill();
+  await node.start();
+  await isReady(world, "s1");
+  assert.equal(readMark(node, sandbox.vmName), marked);
+  await deletePod(world, "s1");
+  await podIsGone(world, "s1");
+  assert.equal(node.host.vms.size, 0);
+});
+
 test("a Sandbox that is created again under its name is another machine", async () => {
   await using world = await openWorld(cluster);
   await using _operator = await withOperator(world);
@@ -173,6 +226,6 @@ test("a Sandbox whose namespace is long has a machine like any other", async () 
   await isReady(inside, "s1");
   assert.equal(readMark(node, sandbox.vmName), marked);
   await using _operator = await withOperator(inside);
-  assert.equal((await cluster.kubectl(["delete", "namespace", name, "--timeout=60s"])).code, 0);
+  assert.equal((await cluster.kubectl(["delete", "namespace", name, "--timeout=180s"])).code, 0);
   assert.equal(node.host.vms.size, 0, "a namespace that is deleted ends its machines");
 });

@@ -85,7 +85,7 @@ export async function deletePod(world: World, name: string): Promise<void> {
 }
 
 export async function podIsGone(world: World, name: string): Promise<void> {
-  await eventually(async () => assert.equal(await world.pod(name), undefined), { timeoutMs: 60_000 });
+  await eventually(async () => assert.equal(await world.pod(name), undefined), { timeoutMs: 180_000 });
 }
 
 export async function isReady(world: World, name: string): Promise<void> {
@@ -94,7 +94,7 @@ export async function isReady(world: World, name: string): Promise<void> {
       const ready = (await world.pod(name))?.status.conditions?.find(({ type }) => type === "Ready");
       assert.equal(ready?.status, "True");
     },
-    { timeoutMs: 60_000 },
+    { timeoutMs: 180_000 },
   );
 }
 

@@ -238,6 +238,7 @@ async function makeNode(wanted: NodeParts): Promise<TestVk> {
         },
         probeTimes: { firstMs: 20, growth: 1.5, maxMs: 200, readyMs: 500, failures: 3 },
         restartPauseMs: 100,
+        handOverMs: 500,
         ...changes,
         beforeStep: async (vmName, step) => {
           node.steps.push(step);

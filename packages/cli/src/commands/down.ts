@@ -6,6 +6,7 @@ import { markedProcesses, removeStalePortLocks, stopComponents } from "@cocoon/c
 import { abortOnSignals, Fault, toFault } from "@cocoon/core";
 import { forgetExternalCluster } from "../external-cluster.ts";
 import { homeDirectory, lockPlatform, type HomeOptions } from "../home.ts";
+import { removeClusterNetwork } from "../network/remove.ts";
 import { partsDirectory } from "../parts/parts.ts";
 import { stopMachines } from "../parts/node-machines.ts";
 import { knownPlatform } from "../platform.ts";
@@ -43,6 +44,7 @@ async function stopAll(directory: string): Promise<void> {
   await stopComponents(platform?.components ?? [], { directory, onProgress });
   const path = process.env["PATH"] ?? "";
   await stopMachines({ directory: partsDirectory(directory), path, signal, onProgress });
+  await removeClusterNetwork(directory, { signal });
   await forgetExternalCluster(directory);
   process.stdout.write(running === 0 ? "Nothing was running.\n" : "Everything is stopped.\n");
 }

@@ -38,6 +38,7 @@ const groups: Readonly<Record<string, Loaders>> = {
     dashboard: () => import("./dashboard.ts"),
     "registry-certificate": () => import("./registry-certificate.ts"),
     supervise: () => import("./supervise.ts"),
+    relay: () => import("./relay.ts"),
     status: () => import("./status.ts"),
     doctor: () => import("./doctor.ts"),
     kubeconfig: () => import("./kubeconfig.ts"),

@@ -22,14 +22,16 @@ import {
 import { installInto } from "../external-install.ts";
 import { homeDirectory, lockPlatform, type HomeOptions } from "../home.ts";
 import { preparePlatform, type Platform, type PlatformRequest } from "../platform.ts";
-import { hasMetricsServer } from "../parts/parts.ts";
-import { demoPod, ensureDemo, fetchDemoImage } from "../demo.ts";
-import { ensureGatewayKey, type GatewayAccess } from "../gateway-key.ts";
+import { findNetworkMode, hasMetricsServer } from "../parts/parts.ts";
+import { ensureDemo, fetchDemoImage } from "../demo.ts";
+import { ensureGatewayKey } from "../gateway-key.ts";
 import { describeAgentSandbox } from "../agent-sandbox-text.ts";
 import { warnLowSpace } from "../disk-space.ts";
 import { dryRunScript } from "../dry-run.ts";
 import { Quit, exitCode } from "../run-cli.ts";
-import { shellWord } from "../shell-words.ts";
+import { readyText } from "../ready-text.ts";
+import { chooseNetwork, readNetworkWish, type NetworkChoice } from "../network/choose-network.ts";
+import { controlPlaneAddress } from "../network/topology.ts";
 import type { CommandSpec } from "../command-spec.ts";
 
 export const command: CommandSpec = {
@@ -44,6 +46,8 @@ export const command: CommandSpec = {
     "--legacy": "serve the older API cocoon.cis/v1alpha1, too; later up keep it",
     "--agent-sandbox":
       "serve Sandbox, SandboxClaim, SandboxTemplate and SandboxWarmPool of agent-sandbox, too; later up keep it",
+    "--network <mode>":
+      "cni: machines have a network of their own, with Services and names (needs root); user: forwarded ports only; auto: cni where this machine can; later up keep it (default: COCOON_NETWORK, else user)",
     "--kubeconfig <path>":
       "use that cluster; no control plane is started here (default: a control plane of this machine)",
     "--context <name>":
@@ -64,6 +68,7 @@ export interface UpOptions extends HomeOptions, ClusterChoice {
   readonly metricsServer?: boolean;
   readonly legacy?: boolean;
   readonly agentSandbox?: boolean;
+  readonly network?: string;
   readonly install: boolean;
   readonly parts: boolean;
   readonly demo: boolean;
@@ -72,23 +77,24 @@ export interface UpOptions extends HomeOptions, ClusterChoice {
 
 export async function up(options: UpOptions): Promise<void> {
   const directory = homeDirectory(options, process.env);
-  const settings = readSettings(options); // bad values are errors before anything is written
+  const signal = abortOnSignals();
+  const network = await findNetwork(directory, options, signal);
+  const settings = readSettings(options, network); // bad values are errors before anything is written
   if (options.dryRun) {
     process.stdout.write(await dryRunScript(directory, settings));
     return;
   }
-  const signal = abortOnSignals();
   await mkdir(directory, { recursive: true, mode: 0o700 });
   if (options.kubeconfig !== undefined || options.context !== undefined) {
     await using _lock = await lockPlatform(directory, signal);
     return await useExternal(directory, options, signal);
   }
   try {
-    const platform = await startPlatform(directory, options, signal);
+    const platform = await startPlatform(directory, { ...options, settings }, signal);
     if (options.parts && options.demo) await bringUpDemo(platform, signal);
     const gateway = options.parts ? await ensureGatewayKey(platform, { signal }) : undefined;
     const sandboxes = options.parts ? await describeAgentSandbox(directory) : "";
-    process.stdout.write(`${readyText(platform, options, gateway)}${sandboxes}`);
+    process.stdout.write(`${readyText(platform, options, { gateway, network })}${sandboxes}`);
   } catch (error) {
     if (!signal.aborted) throw error;
     process.stderr.write(
@@ -99,12 +105,17 @@ export async function up(options: UpOptions): Promise<void> {
 }
 
 /** The lock is given back before the demo is made: from then on the supervisor restarts parts. */
-async function startPlatform(directory: string, options: UpOptions, signal: AbortSignal): Promise<Platform> {
+async function startPlatform(
+  directory: string,
+  { settings, ...options }: UpOptions & { readonly settings: Settings },
+  signal: AbortSignal,
+): Promise<Platform> {
   await using _lock = await lockPlatform(directory, signal);
   await forgetExternalCluster(directory);
   await warnLowSpace(directory);
-  const binaries = await findBinaries(directory, options, signal);
-  await using platform = await preparePlatform({ directory, binaries, ...readSettings(options) });
+  const hasNetwork = settings.partSettings?.network === "cni";
+  const binaries = await findBinaries(directory, { ...options, hasNetwork }, signal);
+  await using platform = await preparePlatform({ directory, binaries, ...settings }, { signal });
   for (const group of dependencyGroups(platform.components)) await startGroup(group, { directory, signal });
   return platform;
 }
@@ -198,20 +209,40 @@ function reporter(title: string, shown: { title?: unknown }): Report {
 type Settings = Pick<PlatformRequest, "apiserverPort" | "settings" | "bare" | "partSettings">;
 
 /** Flags that are absent keep the settings of an earlier `up`. */
-function readSettings(options: UpOptions): Settings {
+function readSettings(options: UpOptions, choice: NetworkChoice | undefined): Settings {
   const { port, auditLog, metricsServer, legacy, agentSandbox } = options;
+  const otlpEndpoint = process.env["OTEL_EXPORTER_OTLP_ENDPOINT"];
   const aggregation = options.aggregation ?? metricsServer; // metrics-server is behind the API server
   const apiserverPort = readPort(port);
   return {
     bare: !options.parts,
-    settings: { ...(auditLog ? { auditLog } : {}), ...(aggregation ? { aggregation } : {}) },
+    settings: {
+      ...(auditLog ? { auditLog } : {}),
+      ...(aggregation ? { aggregation } : {}),
+      ...(choice ? { advertiseAddress: choice.network === "cni" ? controlPlaneAddress : "" } : {}),
+    },
     partSettings: {
       ...(metricsServer ? { metricsServer } : {}),
       ...(legacy ? { legacy } : {}),
       ...(agentSandbox ? { agentSandbox } : {}),
+      ...(otlpEndpoint === undefined ? {} : { otlpEndpoint }), // empty: no traces any more
+      ...(choice ? { network: choice.network } : {}),
     },
     ...(apiserverPort === undefined ? {} : { apiserverPort }),
   };
+}
+
+/** Undefined where no machines are asked for here. */
+// oxlint-disable-next-line max-params -- where, what, and how long
+async function findNetwork(
+  directory: string,
+  { network, parts, kubeconfig, context }: UpOptions,
+  signal: AbortSignal,
+): Promise<NetworkChoice | undefined> {
+  if (!parts || kubeconfig !== undefined || context !== undefined) return undefined;
+  const before = await findNetworkMode(directory);
+  const wanted = readNetworkWish(network ?? process.env["COCOON_NETWORK"], before);
+  return chooseNetwork({ wanted, before, path: process.env["PATH"] ?? "", signal });
 }
 
 function readPort(text: string | undefined): number | undefined {
@@ -221,14 +252,23 @@ function readPort(text: string | undefined): number | undefined {
   throw new Fault("badRequest", `--port ${text} is not a port number (1 to 65535)`);
 }
 
-function findBinaries(directory: string, options: UpOptions, signal: AbortSignal): Promise<Binaries> {
+function findBinaries(
+  directory: string,
+  options: UpOptions & { readonly hasNetwork: boolean },
+  signal: AbortSignal,
+): Promise<Binaries> {
   return showOne("Programs of the control plane", async (report) => {
     const found = await resolveBinaries({
       cacheRoot: defaultCacheRoot(process.env),
       env: process.env,
       signal,
       installAllowed: options.install && !process.env["COCOON_NO_INSTALL"],
-      groups: (options.metricsServer ?? (await hasMetricsServer(directory))) ? ["metricsServer"] : [],
+      groups: [
+        ...((options.metricsServer ?? (await hasMetricsServer(directory)))
+          ? (["metricsServer"] as const)
+          : []),
+        ...(options.hasNetwork ? (["clusterNetwork"] as const) : []),
+      ],
       onProgress: (program, text) => report(`${program}: ${text}`),
     });
     report("found");
@@ -256,47 +296,4 @@ async function bringUpDemo(platform: Platform, signal: AbortSignal): Promise<voi
   signal.throwIfAborted();
   await showOne("Demo: a set of two machines", (report) => ensureDemo(platform, { signal, report }));
   signal.throwIfAborted();
-}
-
-/** The two variables of the SDKs, and a script to try. */
-function gatewayText({ url, key }: GatewayAccess): string {
-  return `
-Sandboxes for the E2B SDKs (npm install e2b; docs/gateway.md):
-  export E2B_API_URL=${url} E2B_SANDBOX_URL=${url} E2B_API_KEY=${key}
-
-  import { Sandbox } from "e2b";
-  const sandbox = await Sandbox.create("demo");
-  await sandbox.files.write("hello.txt", "hello");
-  console.log((await sandbox.commands.run("cat hello.txt; uname -a")).stdout);
-  await sandbox.kill();
-
-  Sandbox.create() without a name starts Debian with Python and git; its first use builds that image, which takes minutes.
-`;
-}
-
-// oxlint-disable-next-line max-params -- what is up, how it was asked for, and who may use it
-function readyText(
-  platform: Platform,
-  { parts, demo }: UpOptions,
-  gateway: GatewayAccess | undefined,
-): string {
-  const machines =
-    parts && demo
-      ? `
-  npm run cocoonctl -- get machines         what there is
-  kubectl exec -it ${demoPod} -- sh            a shell in a machine
-  npm run cocoonctl -- suspend demo         it sleeps in the registry; resume wakes it as it was`
-      : `
-  kubectl get namespaces`;
-  return `
-Cocoon is up: Kubernetes API at ${platform.server}
-
-Try:
-  eval "$(npm run --silent cocoonctl -- env)"   kubectl of this shell is then this cluster's${machines}
-  npm run cocoonctl -- dashboard            a link that opens the web page, signed in
-  npm run status                            what runs
-  npm run down                              stop it (the data stays; -- --wipe removes it)
-
-Without eval: export KUBECONFIG=${shellWord(platform.kubeconfig)}
-${gateway ? gatewayText(gateway) : ""}`;
 }

@@ -5,7 +5,8 @@ import { promisify } from "node:util";
 import { isAccessible } from "@cocoon/core";
 import { findCniProblems, findFuseProblem, findMissingIsolation } from "@cocoon/qemu";
 import { isInstalled } from "@cocoon/vm/host";
-import { partsDirectory } from "../parts/parts.ts";
+import { findMissing } from "../network/choose-network.ts";
+import { findNetworkMode, partsDirectory } from "../parts/parts.ts";
 import { age } from "../table.ts";
 import {
   formatGigabytes,
@@ -33,6 +34,7 @@ export const machineChecks: readonly Check[] = [
   { name: "ping", run: (context) => checkPrograms(context, ["ping"], "iputils-ping") },
   { name: "virtualisation", run: checkKvm },
   { name: "network of machines", run: checkNetwork },
+  { name: "network of up", run: checkPlatformNetwork },
   { name: "isolation of machines", run: checkIsolation },
   { name: "lazy wake", run: checkLazyWake },
   { name: "command cocoon", run: checkCocoon },
@@ -88,6 +90,21 @@ async function checkNetwork({ env, signal }: CheckContext): Promise<CheckResult>
   return ok(
     `no CNI configuration in ${confDirectory}: ports of machines are forwarded, Services do not reach them`,
   );
+}
+
+/** Whether machines of this machine's platform have, or would have, a network of their own. */
+async function checkPlatformNetwork({ directory, env, signal }: CheckContext): Promise<CheckResult> {
+  const [before, missing] = await Promise.all([
+    findNetworkMode(directory),
+    findMissing({ path: env["PATH"] ?? "", signal }),
+  ]);
+  const fix = "see docs/how-to/cluster-network.md, on one machine";
+  if (before === "cni" && missing !== undefined)
+    return problem(`machines of this platform are on a network of their own, but: ${missing}`, fix);
+  if (before === "user" || missing !== undefined)
+    return ok(`machines have forwarded ports only: ${missing ?? "as this platform was made"}`);
+  const how = before === "cni" ? "have" : "of up --network cni have";
+  return ok(`machines ${how} a network of their own, with Services and names`);
 }
 
 /** Whether machines are kept from this host and from each other as far as it can be. */

@@ -17,6 +17,8 @@ export const account = {
   node: { namespace: systemNamespace, name: "vk-cocoon" },
   gateway: { namespace: systemNamespace, name: "cocoon-gateway" },
   metricsServer: { namespace: "kube-system", name: "metrics-server" },
+  kubeProxy: { namespace: "kube-system", name: "kube-proxy" },
+  coredns: { namespace: "kube-system", name: "coredns" },
 } as const satisfies Record<string, ServiceAccount>;
 
 function identitiesDirectory({ directory }: Pick<PartContext, "directory">): string {

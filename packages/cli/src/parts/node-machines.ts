@@ -5,7 +5,8 @@ import { isFault, type Abortable } from "@cocoon/core";
 import { openImageLibrary } from "@cocoon/images";
 import { openQemuRuntime, openUserNetwork } from "@cocoon/qemu";
 import type { VmRuntime } from "@cocoon/vm";
-import { imageDirectory, nodeDirectory, nodeNumbers, type NodeNumber } from "./node-part.ts";
+import { nodeNumbers, type NodeNumber } from "../network/topology.ts";
+import { imageDirectory, nodeDirectory } from "./node-part.ts";
 
 const graceMs = 15_000;
 

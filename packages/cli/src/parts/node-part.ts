@@ -3,10 +3,9 @@ import { join } from "node:path";
 import type { Component } from "@cocoon/controlplane";
 import { applyFiles } from "./apply.ts";
 import { account } from "./identity.ts";
+import { dnsServiceAddress, type NodeNumber } from "../network/topology.ts";
+import { nodeConfDirectory, placeInNode } from "./cluster-network.ts";
 import { loopback, programPart, type PartContext } from "./part.ts";
-
-export const nodeNumbers = [1, 2] as const;
-export type NodeNumber = (typeof nodeNumbers)[number];
 
 export function nodeDirectory({ directory }: Pick<PartContext, "directory">, number: NodeNumber): string {
   return join(directory, `node-${number}`);
@@ -22,13 +21,14 @@ export function imageDirectory({ directory }: Pick<PartContext, "directory">): s
  * must not make `up` restart the node.
  */
 export function nodePart(context: PartContext, number: NodeNumber): Component {
-  const { ports, pki } = context;
+  const { ports, pki, settings } = context;
   const healthPort = ports[`node${number}Health`];
   const { certificate, key } = pki.leaf.components;
-  return programPart(context, {
+  const isConnected = settings.network === "cni";
+  const part = programPart(context, {
     name: `vk-node-${number}`,
     summary: `the kubelet of node cocoon-${number}, whose pods are machines`,
-    needs: ["kube-apiserver", "registry"],
+    needs: ["kube-apiserver", "registry", ...(isConnected ? ["relay"] : [])],
     program: "vk",
     account: account.node,
     usesRegistry: true,
@@ -40,7 +40,10 @@ export function nodePart(context: PartContext, number: NodeNumber): Component {
       VK_METRICS_ADDR: `${loopback}:${healthPort}`,
       VK_TLS_CERT: certificate,
       VK_TLS_KEY: key,
-      VK_NETWORK: "user",
+      VK_NETWORK: settings.network,
+      ...(isConnected
+        ? { VK_CNI_CONF_DIR: nodeConfDirectory(context, number), VK_CLUSTER_DNS: dnsServiceAddress }
+        : {}),
       VK_USER_SUBNET: `127.${100 + number}.0.0/16`,
       COCOON_ROOT_DIR: nodeDirectory(context, number),
       COCOON_IMAGE_DIR: imageDirectory(context),
@@ -51,4 +54,5 @@ export function nodePart(context: PartContext, number: NodeNumber): Component {
     healthPort,
     stopGraceMs: 20_000,
   });
+  return isConnected ? placeInNode(context, number, part) : part;
 }

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import type { Component, PkiFiles } from "@cocoon/controlplane";
 import { Fault, type Abortable } from "@cocoon/core";
+import type { Topology } from "../network/topology.ts";
 import { partKubeconfig, type ServiceAccount } from "./identity.ts";
 
 /** Ports of the parts, and which component listens on each. */
@@ -25,6 +26,9 @@ export const portOwners = {
   gateway: "gateway",
   gatewayHealth: "gateway",
   sandboxRouter: "gateway",
+  proxy1Health: "kube-proxy-1",
+  proxy2Health: "kube-proxy-2",
+  dnsHealth: "coredns",
 } as const;
 export type PartPort = keyof typeof portOwners;
 export type PartPorts = Readonly<Record<PartPort, number>>;
@@ -34,7 +38,13 @@ export interface PartSettings {
   readonly metricsServer: boolean;
   readonly legacy: boolean;
   readonly agentSandbox: boolean;
+  /** OpenTelemetry collector that gets the traces of the parts; empty: none. */
+  readonly otlpEndpoint: string;
+  readonly network: NetworkMode;
 }
+
+/** How machines are connected: `cni` to a network of their own with Services and names, `user` by forwarded ports only. */
+export type NetworkMode = "cni" | "user";
 
 export interface PartContext {
   /** Holds everything of the parts, below the platform's directory. */
@@ -44,7 +54,9 @@ export interface PartContext {
   readonly pki: PkiFiles;
   readonly server: string;
   readonly kubeconfig: string;
-  readonly programs: { readonly "metrics-server": string };
+  readonly programs: Readonly<Record<"metrics-server" | "kube-proxy" | "coredns", string>>;
+  /** The platform's namespaces; used where the network is `cni`. */
+  readonly topology: Topology;
   /** What parts and people show to the registry. */
   readonly registryToken: string;
 }
@@ -69,7 +81,7 @@ export function sourceFile(...names: readonly string[]): string {
 }
 
 export function programArguments(name: ProgramPackage, ...args: readonly string[]): readonly string[] {
-  // Most of what a part allocates dies at once: a small nursery keeps its memory small.
+  // Most of what a part allocates dies at once: a small young generation keeps its memory small.
   return ["--max-semi-space-size=2", join(packages, name, "src", "main.ts"), ...args];
 }
 
@@ -112,6 +124,9 @@ export function programPart(context: PartContext, part: ProgramPart): Component 
     args: programArguments(program, ...args),
     env: {
       ...programEnvironment(context),
+      ...(context.settings.otlpEndpoint === ""
+        ? {}
+        : { OTEL_EXPORTER_OTLP_ENDPOINT: context.settings.otlpEndpoint }),
       ...(account ? { KUBECONFIG: partKubeconfig(context, account) } : {}),
       ...env,
       ...(usesRegistry
@@ -121,13 +136,14 @@ export function programPart(context: PartContext, part: ProgramPart): Component 
     ...(usesRegistry || secrets
       ? { secrets: { ...secrets, ...(usesRegistry ? { EPOCH_TOKEN: context.registryToken } : {}) } }
       : {}),
-    probe: (options) => probeHealth(healthPort, options),
+    probe: (options) => probeHttp(healthPort, "/readyz", options),
   };
 }
 
 /** Throws what the part answers while it is not ready. */
-async function probeHealth(port: number, { signal }: Abortable): Promise<void> {
-  const response = await fetch(`http://${loopback}:${port}/readyz`, { signal });
+// oxlint-disable-next-line max-params -- an address, and how long
+export async function probeHttp(port: number, path: string, { signal }: Abortable): Promise<void> {
+  const response = await fetch(`http://${loopback}:${port}${path}`, { signal });
   const text = await response.text();
   if (!response.ok) throw new Fault("unavailable", `not ready: ${text.slice(0, 300).trim()}`);
 }

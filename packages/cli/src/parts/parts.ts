@@ -10,21 +10,25 @@
  *     compiled/        compiled code of our programs, made again when missing
  *     images/          what machines are booted from
  *     node-<n>/        machines and snapshots of a node
+ *     network/         the machines' network, where it is a cluster's; see cluster-network.ts
  */
 import { randomBytes } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { damagedStateFix, findRunning, keepPorts, type Component } from "@cocoon/controlplane";
-import { tryReadFile, tryReadJson, writeFileAtomically } from "@cocoon/core";
+import { tryReadFile, tryReadJson, writeFileAtomically, type Abortable } from "@cocoon/core";
 import * as z from "zod";
 import { colocationPart } from "./colocation-part.ts";
 import { gatewayPart } from "./gateway-part.ts";
 import { dashboardPart } from "./dashboard-part.ts";
 import { ensureIdentities } from "./identity.ts";
-import { nodeNumbers, nodePart } from "./node-part.ts";
+import { describeTopology, nodeNumbers } from "../network/topology.ts";
+import { ensureClusterNetwork, relayedPorts, relayPart, uplinkPart } from "./cluster-network.ts";
+import { nodePart } from "./node-part.ts";
 import {
   loopback,
   portOwners,
+  type NetworkMode,
   type PartContext,
   type PartPort,
   type PartPorts,
@@ -33,6 +37,7 @@ import {
 import { metricsServerPart } from "./metrics-server-part.ts";
 import { operatorPart } from "./operator-part.ts";
 import { registryPart } from "./registry-part.ts";
+import { corednsPart, kubeProxyPart } from "./service-parts.ts";
 import { webhookPart } from "./webhook-part.ts";
 
 const stateSchema = z.object({
@@ -45,6 +50,8 @@ const stateSchema = z.object({
       metricsServer: z.boolean().default(false),
       legacy: z.boolean().default(false),
       agentSandbox: z.boolean().default(false),
+      otlpEndpoint: z.string().default(""),
+      network: z.enum(["cni", "user"]).default("user"), // what every platform had before there was a choice
     })
     .prefault({}),
 });
@@ -61,25 +68,27 @@ export function partsDirectory(directory: string): string {
   return join(directory, "parts");
 }
 
-/** Finds ports and makes secrets for the parts. Idempotent; `stack` owns the port reservations. */
+/** Finds ports, makes secrets and namespaces for the parts. Idempotent; `stack` owns the port reservations. */
 export async function prepareParts(
   request: PartsRequest,
-  stack: AsyncDisposableStack,
+  { stack, signal }: Abortable & { readonly stack: AsyncDisposableStack },
 ): Promise<readonly Component[]> {
   const directory = partsDirectory(request.directory);
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const before = await readState(directory);
+  const settings = { ...stateSchema.shape.settings.parse(before?.settings), ...request.settings };
   const ports = await keepPorts({
-    owners: portOwners,
+    owners: settings.network === "cni" ? { ...portOwners, ...relayedPorts } : portOwners,
     before: before?.ports ?? {},
     isRunning: async (component) => (await findRunning(request.directory, component)) !== undefined,
     stack,
   });
-  const settings = { ...stateSchema.shape.settings.parse(before?.settings), ...request.settings };
   const state = JSON.stringify({ ports, settings } satisfies PartsState, null, 2);
   await writeFileAtomically(statePath(directory), `${state}\n`, { mode: 0o600 });
-  const context = { ...request, directory, ports, settings, registryToken: await ensureToken(directory) };
+  const registryToken = await ensureToken(directory);
+  const context = { ...toContext(request), ports, settings, registryToken };
   await ensureIdentities(context);
+  if (settings.network === "cni") await ensureClusterNetwork(context, { signal });
   return describeParts(context);
 }
 
@@ -89,7 +98,7 @@ export async function knownParts(request: PartsRequest): Promise<readonly Compon
   const [state, registryToken] = await Promise.all([readState(directory), readToken(directory)]);
   if (!state || registryToken === undefined) return [];
   const { ports, settings } = state;
-  return describeParts({ ...request, directory, ports: ports as PartPorts, settings, registryToken });
+  return describeParts({ ...toContext(request), ports: ports as PartPorts, settings, registryToken });
 }
 
 /** The parts as they would be, for people to read. The secret is not among what is shown. */
@@ -102,7 +111,12 @@ export async function plannedParts(
   const isRunning = async () => false;
   const ports = before?.ports ?? (await keepPorts({ owners: portOwners, before: {}, isRunning, stack }));
   const settings = { ...stateSchema.shape.settings.parse(before?.settings), ...request.settings };
-  return describeParts({ ...request, directory, ports: ports as PartPorts, settings, registryToken: "" });
+  return describeParts({ ...toContext(request), ports: ports as PartPorts, settings, registryToken: "" });
+}
+
+function toContext(request: PartsRequest): Omit<PartContext, "ports" | "settings" | "registryToken"> {
+  const topology = describeTopology(request.directory);
+  return { ...request, directory: partsDirectory(request.directory), topology };
 }
 
 function describeParts(context: PartContext): readonly Component[] {
@@ -115,7 +129,22 @@ function describeParts(context: PartContext): readonly Component[] {
     ...nodeNumbers.map((number) => nodePart(context, number)),
     gatewayPart(context),
     ...(context.settings.metricsServer ? [metricsServerPart(context)] : []),
+    ...(context.settings.network === "cni" ? describeNetwork(context) : []),
   ];
+}
+
+function describeNetwork(context: PartContext): readonly Component[] {
+  return [
+    uplinkPart(context),
+    relayPart(context),
+    ...context.topology.nodes.map((node) => kubeProxyPart(context, node)),
+    corednsPart(context),
+  ];
+}
+
+/** The network of an earlier `up`; undefined where there was none. */
+export async function findNetworkMode(directory: string): Promise<NetworkMode | undefined> {
+  return (await readState(partsDirectory(directory)))?.settings.network;
 }
 
 /** Whether an earlier `up` enabled it. */

@@ -1,4 +1,4 @@
-/** A stand-in `go` and a stand-in release site: the real build takes minutes and is exercised by every real run. */
+/** A fake `go` and a fake release site: the real build takes minutes and is exercised by every real run. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";

@@ -131,8 +131,8 @@ export function readNodeRow({ metadata, spec, status }: Node): NodeRow {
     machines: metadata.annotations?.[nodeAnnotation.machines] ?? "",
     frozen: (metadata.annotations?.[nodeAnnotation.frozenMachines] ?? "").split(",").filter(Boolean).length,
     pressure: (status?.conditions ?? [])
-      .filter((condition) => condition.type !== "Ready" && condition.status === "True")
-      .map((condition) => condition.type),
+      .filter(({ type, status: value }) => /Pressure$|^NetworkUnavailable$/.test(type) && value === "True")
+      .map(({ type }) => type),
     runtime: readString(status?.nodeInfo?.["containerRuntimeVersion"]),
     version: readString(status?.nodeInfo?.["kubeletVersion"]),
     createdAt: metadata.creationTimestamp ?? "",

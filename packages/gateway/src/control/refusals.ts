@@ -2,7 +2,7 @@
 import { ApiError } from "../http/answer.ts";
 import type { CreateBody } from "./shapes.ts";
 
-const networkFields = new Set(["allowPublicTraffic"]);
+const networkFields = new Set(["allowPublicTraffic", "allowOut", "denyOut"]);
 
 export function refuseUnsupported(body: CreateBody): void {
   if (body.autoPauseMemory === false)
@@ -11,12 +11,11 @@ export function refuseUnsupported(body: CreateBody): void {
     });
   if (body.iam !== undefined && body.iam !== null) throw new ApiError(400, "iam: not offered");
   if (body.volumeMounts && body.volumeMounts.length > 0) throw new ApiError(400, "volumeMounts: not offered");
-  if (body.allow_internet_access === false)
-    throw new ApiError(
-      400,
-      "allow_internet_access: the network of this cluster cannot be closed for one sandbox",
-    );
-  for (const [field, value] of Object.entries(body.network ?? {}))
+  refuseNetworkFields(body.network ?? {}, "network.");
+}
+
+export function refuseNetworkFields(network: Readonly<Record<string, unknown>>, prefix = ""): void {
+  for (const [field, value] of Object.entries(network))
     if (!networkFields.has(field) && value !== null && !(Array.isArray(value) && value.length === 0))
-      throw new ApiError(400, `network.${field}: not offered`);
+      throw new ApiError(400, `${prefix}${field}: not offered`);
 }

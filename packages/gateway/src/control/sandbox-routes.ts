@@ -1,8 +1,8 @@
 /** Sandboxes: create, connect, list, read, pause, prolong, kill. */
-import { createHash } from "node:crypto";
 import { isFault, type Abortable } from "@cocoon/core";
 import { ApiError, sendEmpty, sendJson } from "../http/answer.ts";
 import { parseSandboxId } from "../sandboxes/ids.ts";
+import type { Egress } from "../sandboxes/egress.ts";
 import type { CreateRequest, Lifecycle } from "../sandboxes/lifecycle.ts";
 import type { Sandbox, SandboxSpec } from "../sandboxes/sandbox.ts";
 import type { SandboxStore } from "../sandboxes/store.ts";
@@ -11,7 +11,9 @@ import type { Snapshots } from "../sandboxes/snapshots.ts";
 import type { Template, Templates } from "../sandboxes/templates.ts";
 import type { WarmPool } from "../sandboxes/warm-pool.ts";
 import type { Tenant } from "../tenants/tenant.ts";
+import { deriveId, tryReadIdempotency, type Idempotency } from "./idempotency.ts";
 import { parseListQuery, selectPage } from "./list.ts";
+import { planEgress } from "./network-routes.ts";
 import { refuseUnsupported } from "./refusals.ts";
 import type { Call, Routes } from "./router.ts";
 import {
@@ -35,6 +37,7 @@ export interface SandboxRoutesOptions {
   readonly pool: WarmPool;
   readonly templates: Templates;
   readonly snapshots: Snapshots;
+  readonly egress: Egress;
   readonly access: (sandbox: Sandbox) => Access;
   readonly maxSandboxes: number;
 }
@@ -72,11 +75,16 @@ class SandboxRoutes {
     const { store } = this.#options;
     const body = parseBody(createBody, call.body);
     refuseUnsupported(body);
+    const egress = await planEgress(this.#options.egress, {
+      ...body.network,
+      internet: body.allow_internet_access,
+    });
     const idempotency = tryReadIdempotency(call);
     const id = idempotency && deriveId(tenant, idempotency.key);
     const known = id === undefined ? undefined : store.tryGet({ namespace: tenant.namespace, id });
     if (known) return this.#answerRepeated(call, known, idempotency?.body);
-    const request = { ...this.#plan(body, { tenant, version, idempotency }), ...(id ? { id } : {}) };
+    const planned = this.#plan(body, { tenant, version, idempotency });
+    const request = { ...planned, ...(id ? { id } : {}), ...(egress ? { egress } : {}) };
     try {
       const sandbox = await this.#start(tenant, request, { signal });
       sendJson(response, 201, formatSandbox(sandbox, this.#options.access(sandbox)));
@@ -87,10 +95,12 @@ class SandboxRoutes {
   }
 
   /** From the warm pool where there is one; the pool is filled again, and a template that was booted is saved. */
-  async #start(tenant: Tenant, request: Planned & { id?: string }, options: Abortable): Promise<Sandbox> {
+  async #start(tenant: Tenant, request: Planned & CreateRequest, options: Abortable): Promise<Sandbox> {
     const { lifecycle, snapshots, pool } = this.#options;
     const { pooled, boots } = request;
-    const warm = pooled && { template: pooled, setSpec: request.setSpec, spec: request.spec };
+    // Rules hold from the first moment on, so that a machine that runs already is none for them.
+    const warm = pooled &&
+      !request.egress && { template: pooled, setSpec: request.setSpec, spec: request.spec };
     const taken = warm && !request.id ? await pool.tryTake(tenant, warm, options) : undefined;
     try {
       const sandbox = taken ?? (await lifecycle.create(tenant, request, options));
@@ -267,35 +277,10 @@ function inherit<T extends Pick<SandboxSpec, "env">>(spec: T, defaults: ChosenMa
   return defaults ? { ...spec, ...defaults, env: { ...defaults.env, ...spec.env } } : spec;
 }
 
-interface Idempotency {
-  readonly key: string;
-  /** Hash of the body. */
-  readonly body: string;
-}
-
 type Planned = Pick<CreateRequest, "spec"> & Omit<ChosenMachine, "template" | "defaults">;
 
 interface Origin {
   readonly tenant: Tenant;
   readonly version: "v1" | "v2";
   readonly idempotency: Idempotency | undefined;
-}
-
-function tryReadIdempotency({ request, body }: Call): Idempotency | undefined {
-  const key = request.headers["idempotency-key"];
-  if (typeof key !== "string") return undefined;
-  if (!/^[A-Za-z0-9-]{1,255}$/.test(key))
-    throw new ApiError(400, "Idempotency-Key: 1 to 255 of letters, digits and -");
-  return {
-    key,
-    body: createHash("sha256")
-      .update(JSON.stringify(body ?? {}))
-      .digest("hex"),
-  };
-}
-
-/** The same key is the same set, whichever replica it reaches: the API server lets only one of them create it. */
-function deriveId({ namespace }: Tenant, key: string): string {
-  const digest = createHash("sha256").update(`${namespace}\0${key}`).digest("hex");
-  return `i${digest.slice(0, 20)}`;
 }

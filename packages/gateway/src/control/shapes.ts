@@ -22,7 +22,13 @@ export const createBody = z.object({
   autoPauseMemory: z.boolean().nullish(),
   autoResume: z.object({ enabled: z.boolean() }).nullish(),
   allow_internet_access: z.boolean().nullish(),
-  network: z.looseObject({ allowPublicTraffic: z.boolean().nullish() }).nullish(),
+  network: z
+    .looseObject({
+      allowPublicTraffic: z.boolean().nullish(),
+      allowOut: z.array(z.string()).nullish(),
+      denyOut: z.array(z.string()).nullish(),
+    })
+    .nullish(),
   iam: z.unknown().optional(),
   volumeMounts: z.array(z.unknown()).nullish(),
 });
@@ -40,6 +46,13 @@ export const pauseBody = z.object({
 });
 export const timeoutBody = z.object({ timeout: seconds.min(0) });
 export const refreshBody = z.object({ duration: seconds.min(0).max(3600).optional() });
+
+/** A field that is left out is cleared. */
+export const networkBody = z.looseObject({
+  allowOut: z.array(z.string()).nullish(),
+  denyOut: z.array(z.string()).nullish(),
+  allow_internet_access: z.boolean().nullish(),
+});
 
 /** Throws 400 naming the field. */
 export function parseBody<T extends z.ZodType>(schema: T, body: unknown): z.output<T> {

@@ -5,7 +5,9 @@ import { parseSandboxId } from "../sandboxes/ids.ts";
 import type { Lifecycle } from "../sandboxes/lifecycle.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import type { Snapshot } from "../sandboxes/read-snapshot.ts";
-import { buildForkSpec, type Snapshots } from "../sandboxes/snapshots.ts";
+import { readEgressRules, type EgressRequest, type EgressRules } from "../sandboxes/egress-rules.ts";
+import { buildForkSpec } from "../sandboxes/copy-specs.ts";
+import type { Snapshots } from "../sandboxes/snapshots.ts";
 import type { SandboxStore } from "../sandboxes/store.ts";
 import type { Template } from "../sandboxes/templates.ts";
 import { parseLimit } from "./list.ts";
@@ -35,7 +37,8 @@ export function buildSnapshotRoutes(options: SnapshotRoutesOptions): Routes {
         });
       const alias = parseAlias(call.tenant.namespace, name ?? "");
       const sandbox = await requireReady(call, store);
-      const request = { sandbox, template: requireMachine(sandbox), alias };
+      const egress = readStoredRules(sandbox);
+      const request = { sandbox, template: requireMachine(sandbox), alias, egress };
       sendJson(call.response, 201, formatSnapshot(await snapshots.create(call.tenant, request, call)));
     },
     "GET /snapshots": async (call) => listSnapshots(call, snapshots),
@@ -53,9 +56,11 @@ async function fork(call: Call, { store, lifecycle, access }: SnapshotRoutesOpti
   const source = await requireReady(call, store);
   const setSpec = buildForkSpec(source, requireMachine(source));
   const { startedAt: _started, pausedAt: _paused, idempotency: _key, ...inherited } = source.spec;
+  const egress = readStoredRules(source);
   const copy = async (): Promise<unknown> => {
     try {
-      const made = await lifecycle.create(call.tenant, { setSpec, spec: { ...inherited, timeout } }, call);
+      const request = { setSpec, spec: { ...inherited, timeout }, ...(egress ? { egress } : {}) };
+      const made = await lifecycle.create(call.tenant, request, call);
       return { sandbox: formatSandbox(made, access(made)) };
     } catch (error) {
       const { status, message } = toApiError(error);
@@ -66,6 +71,11 @@ async function fork(call: Call, { store, lifecycle, access }: SnapshotRoutesOpti
   const entries: unknown[] = [];
   for (let made = 0; made < count; made += 1) entries.push(await copy());
   sendJson(call.response, 201, entries);
+}
+
+/** Copies may connect to what their source may. */
+function readStoredRules({ spec }: Sandbox): EgressRules | undefined {
+  return readEgressRules({ ...(spec.network as EgressRequest | undefined), internet: spec.internet });
 }
 
 async function requireReady(call: Call, store: SandboxStore): Promise<Sandbox> {

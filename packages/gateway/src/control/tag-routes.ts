@@ -37,11 +37,7 @@ export function buildTagRoutes({ snapshots }: { readonly snapshots: Snapshots })
     /** The build stays, and can be deleted by its id. */
     "DELETE /templates/tags": async (call) => {
       const { name, tags } = parseBody(removeBody, call.body);
-      for (const snapshot of requireBuilds(call, name)) {
-        const left = snapshot.tags.filter((tag) => !tags.includes(tag));
-        if (left.length < snapshot.tags.length)
-          await snapshots.setTags(call.tenant, { snapshot, tags: left }, call);
-      }
+      await snapshots.removeTags(call.tenant, { builds: requireBuilds(call, name), tags }, call);
       sendEmpty(call.response, 204);
     },
   };

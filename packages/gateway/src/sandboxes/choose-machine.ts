@@ -1,7 +1,8 @@
 /** What a reference to a template or snapshot means: which machine, and how it starts. */
 import type { CocoonSetSpecInput } from "@cocoon/contract";
 import type { Snapshot } from "./read-snapshot.ts";
-import { buildCloneSpec, type Snapshots } from "./snapshots.ts";
+import { buildCloneSpec } from "./copy-specs.ts";
+import type { Snapshots } from "./snapshots.ts";
 import { buildSetSpec, type Template, type Templates } from "./templates.ts";
 
 export interface ChosenMachine {

@@ -5,6 +5,9 @@ import type { KubeConnection } from "@cocoon/kube";
 import { tryReadPod } from "../cluster/read-pod.ts";
 import { ApiError } from "../http/answer.ts";
 import type { Tenant, TenantSets } from "../tenants/tenant.ts";
+import type { Egress } from "./egress.ts";
+import { createSet } from "./egress-sets.ts";
+import type { EgressRules } from "./egress-rules.ts";
 import type { Guests } from "./guests.ts";
 import { makeSandboxId } from "./ids.ts";
 import {
@@ -24,6 +27,7 @@ export interface LifecycleOptions {
   readonly sets: TenantSets;
   readonly client: Pick<KubeConnection, "raw">;
   readonly guests: Guests;
+  readonly egress: Egress;
   readonly log: Logger;
   /** How long a machine may take to come up, to sleep, or to wake. */
   readonly waitMs: number;
@@ -36,6 +40,8 @@ export interface CreateRequest {
   readonly spec: Omit<SandboxSpec, "startedAt">;
   /** Chosen when absent. */
   readonly id?: string;
+  /** Where it may connect to; absent: anywhere. */
+  readonly egress?: EgressRules;
 }
 
 interface Awaited extends Abortable {
@@ -54,7 +60,7 @@ export class Lifecycle {
   }
 
   async create(tenant: Tenant, request: CreateRequest, options: Abortable): Promise<Sandbox> {
-    const { store, sets } = this.#options;
+    const { store } = this.#options;
     this.assertLife(request.spec.timeout);
     const now = store.now();
     const spec: SandboxSpec = { ...request.spec, startedAt: now.toISOString(), generation: 1 };
@@ -69,7 +75,7 @@ export class Lifecycle {
       },
       spec: { ...request.setSpec, expire: buildExpiry(spec, now) },
     };
-    const { metadata } = await sets.create(tenant, object, options);
+    const { metadata } = await createSet(this.#options, { tenant, object, rules: request.egress }, options);
     try {
       return await this.#awaitReady(tenant, id, options);
     } catch (error) {

@@ -20,7 +20,6 @@ export interface Snapshot {
   readonly build: string | undefined;
   readonly createdAt: string;
   readonly uid: string;
-  readonly resourceVersion: string;
 }
 
 /** Label of snapshots without a name. */
@@ -35,7 +34,6 @@ export function writeTags(tags: readonly string[]): Readonly<Record<string, stri
 /** Only those that are complete. */
 export function tryReadSnapshot(set: SetObject): Snapshot | undefined {
   const { name = "", namespace = "", labels, creationTimestamp: createdAt = "", uid = "" } = set.metadata;
-  const { resourceVersion = "" } = set.metadata;
   const label = labels?.[gatewayKey.template];
   const spec = sandboxSpec.safeParse(tryParseAnnotation(set)).data;
   if (label === undefined || !spec?.machine || !isComplete(set)) return undefined;
@@ -51,11 +49,10 @@ export function tryReadSnapshot(set: SetObject): Snapshot | undefined {
     build: spec.build,
     createdAt,
     uid,
-    resourceVersion,
   };
 }
 
-function readTags({ metadata }: SetObject): string[] {
+export function readTags({ metadata }: SetObject): string[] {
   const text = metadata.annotations?.[gatewayKey.templateTags] ?? defaultTag;
   return text.split(",").filter((tag) => tag !== "");
 }

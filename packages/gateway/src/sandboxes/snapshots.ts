@@ -2,12 +2,16 @@
  * Snapshots that sandboxes start from. Each is a CocoonSet whose machine was forked from a sandbox and then hibernated: its memory and
  * disk are in the registry, it runs nowhere, and it lasts until it is deleted.
  */
-import { gatewayKey, hibernateTag, type CocoonSetSpecInput } from "@cocoon/contract";
+import { gatewayKey, type CocoonSetSpecInput } from "@cocoon/contract";
 import { getErrorMessage, isFault, withDeadline, type Abortable, type Logger } from "@cocoon/core";
 import type { ObjectCache } from "@cocoon/kube";
 import { ApiError } from "../http/answer.ts";
 import type { Tenant, TenantSets } from "../tenants/tenant.ts";
 import { makeSandboxId } from "./ids.ts";
+import type { Egress } from "./egress.ts";
+import { createSet } from "./egress-sets.ts";
+import type { EgressRules } from "./egress-rules.ts";
+import { buildForkSpec } from "./copy-specs.ts";
 import { defaultTag, tryReadSnapshot, unnamed, writeTags, type Snapshot } from "./read-snapshot.ts";
 import {
   describeRunning,
@@ -17,11 +21,13 @@ import {
   type SetObject,
 } from "./sandbox.ts";
 import { CacheWaiters } from "./cache-waiters.ts";
+import { changeTags } from "./template-tags.ts";
 import { buildSetSpec, hashTemplate, setIdentity, type Template } from "./templates.ts";
 
 export interface SnapshotsOptions {
   readonly cache: ObjectCache<SetObject>;
   readonly sets: TenantSets;
+  readonly egress: Egress;
   readonly waitMs: number;
   readonly log: Logger;
 }
@@ -75,23 +81,19 @@ export class Snapshots implements Disposable {
   ): Promise<void> {
     const { alias, namespace } = snapshot;
     const others = this.listBuilds(namespace, alias).filter(({ uid }) => uid !== snapshot.uid);
-    await this.setTags(tenant, { snapshot, tags: [...new Set([...snapshot.tags, ...tags])] }, options);
-    for (const other of others) {
-      const left = other.tags.filter((tag) => !tags.includes(tag));
-      if (left.length < other.tags.length)
-        await this.setTags(tenant, { snapshot: other, tags: left }, options);
-    }
+    await changeTags(this.#options.sets, { tenant, snapshot, add: tags }, options);
+    await this.removeTags(tenant, { builds: others, tags }, options);
   }
 
-  /** Throws 409 when the build was changed since it was read. */
-  async setTags(
+  /** The builds stay, also those that have no tag left. */
+  async removeTags(
     tenant: Tenant,
-    { snapshot, tags }: { readonly snapshot: Snapshot; readonly tags: readonly string[] },
+    { builds, tags }: { readonly builds: readonly Snapshot[]; readonly tags: readonly string[] },
     options: Abortable,
   ): Promise<void> {
-    const { name, uid, resourceVersion } = snapshot;
-    const metadata = { uid, resourceVersion, annotations: writeTags(tags) };
-    await this.#options.sets.patch(tenant, name, { metadata }, options);
+    for (const build of builds)
+      if (build.tags.some((tag) => tags.includes(tag)))
+        await changeTags(this.#options.sets, { tenant, snapshot: build, remove: tags }, options);
   }
 
   /** Builds of before lose these tags; one that has none left is deleted. */
@@ -104,18 +106,14 @@ export class Snapshots implements Disposable {
       const left = snapshot.tags.filter((tag) => !tags.includes(tag));
       if (left.length === snapshot.tags.length) continue;
       if (left.length === 0) await this.delete(tenant, snapshot, options);
-      else await this.setTags(tenant, { snapshot, tags: left }, options);
+      else await this.removeTags(tenant, { builds: [snapshot], tags }, options);
     }
   }
 
   /** The source goes on. A snapshot of the same name replaces the older one once it is complete. */
   async create(
     tenant: Tenant,
-    {
-      sandbox,
-      template,
-      alias,
-    }: { readonly sandbox: Sandbox; readonly template: Template; readonly alias: string },
+    { sandbox, template, alias, egress }: SnapshotRequest,
     options: Abortable,
   ): Promise<Snapshot> {
     const before = alias === "" ? [] : this.list(tenant.namespace).filter((each) => each.alias === alias);
@@ -125,6 +123,7 @@ export class Snapshots implements Disposable {
       label: alias || unnamed,
       spec: { ...sandbox.spec, source: sandbox.id, machine: template },
       setSpec: buildForkSpec(sandbox, template),
+      egress,
     };
     const set = await this.#save(tenant, request, options);
     await this.#retire(tenant, { before, tags: [defaultTag] }, options);
@@ -191,7 +190,7 @@ export class Snapshots implements Disposable {
       ...request,
       setSpec: { ...request.setSpec, expire },
     });
-    const created = await sets.create(tenant, object, { signal });
+    const created = await createSet(this.#options, { tenant, object, rules: request.egress }, { signal });
     const uid = created.metadata.uid ?? "";
     const key = { namespace: tenant.namespace, name: request.name };
     try {
@@ -216,7 +215,16 @@ export class Snapshots implements Disposable {
   }
 }
 
+export interface SnapshotRequest {
+  readonly sandbox: Sandbox;
+  readonly template: Template;
+  readonly alias: string;
+  /** Of the sandbox: they hold for the copy too while it runs. */
+  readonly egress: EgressRules | undefined;
+}
+
 interface SaveRequest {
+  readonly egress?: EgressRules | undefined;
   readonly name: string;
   readonly label: string;
   readonly tags?: readonly string[];
@@ -270,26 +278,6 @@ function buildSnapshotSet(namespace: string, { name, label, tags, spec, setSpec 
     ...setIdentity,
     metadata: { name, namespace, labels, annotations },
     spec: { ...setSpec, hibernatePolicy: "release" },
-  };
-}
-
-/** A machine that goes on from where the sandbox's machine is now. */
-export function buildForkSpec(sandbox: Sandbox, template: Template): CocoonSetSpecInput {
-  const spec = buildSetSpec(template);
-  const nodeName = sandbox.set.status?.agents?.[0]?.nodeName;
-  return {
-    ...spec,
-    ...(nodeName ? { nodeName } : {}),
-    agent: { ...spec.agent, mode: "run", forkFrom: { set: sandbox.id } },
-  };
-}
-
-/** A machine that starts from the snapshot. */
-export function buildCloneSpec({ name, template }: Snapshot): CocoonSetSpecInput {
-  const spec = buildSetSpec(template);
-  return {
-    ...spec,
-    agent: { ...spec.agent, mode: "clone", from: { set: name, slot: 0, tag: hibernateTag } },
   };
 }
 

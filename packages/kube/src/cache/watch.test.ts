@@ -218,7 +218,7 @@ test("a server that is merely away does not lose its streaming lists", async () 
   assert.equal(seen.at(-1), "synced 6");
 });
 
-test("a server that ignores the wish for a streaming list is found out", async () => {
+test("a server that ignores the request for a streaming list is found out", async () => {
   const ignores: Answer = ({ query }) => (query.has("watch") ? [] : [list("10", [])]);
   const script = fakeConnection(ignores);
   const seen = await collect(script, 5, { tuning: { firstList: "stream" } });

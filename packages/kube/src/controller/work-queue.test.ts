@@ -193,7 +193,7 @@ describe("work queue", () => {
     assert.equal(queue.getFailures("a"), 1);
   });
 
-  test("the other side's wish to wait is honoured, even when changes come", () => {
+  test("a requested delay is honoured, even when changes come", () => {
     const { queue, clock } = queueWith();
     queue.add("a");
     queue.tryTake();
@@ -255,7 +255,7 @@ function readyKeys(model: Model, now: number): string[] {
   );
 }
 
-function wish(state: KeyModel, at: number): void {
+function expectRun(state: KeyModel, at: number): void {
   state.due = Math.min(state.due ?? Infinity, Math.max(at, state.notBefore));
 }
 
@@ -283,7 +283,7 @@ class Add implements QueueCommand {
   check = () => true;
   run(model: Model, real: Real): void {
     assert.equal(real.queue.add(this.key, this.lane), true);
-    wish(getModel(model, this.key), real.clock.now());
+    expectRun(getModel(model, this.key), real.clock.now());
     agree(model, real);
   }
   toString = () => `add(${this.key}, ${this.lane})`;
@@ -299,7 +299,7 @@ class AddAfter implements QueueCommand {
   check = () => true;
   run(model: Model, real: Real): void {
     assert.equal(real.queue.addAfter(this.key, this.ms), true);
-    wish(getModel(model, this.key), real.clock.now() + this.ms);
+    expectRun(getModel(model, this.key), real.clock.now() + this.ms);
     agree(model, real);
   }
   toString = () => `addAfter(${this.key}, ${this.ms})`;

@@ -8,6 +8,7 @@ import {
   type SandboxTemplate,
   type SandboxWarmPool,
 } from "@cocoon/contract/agent-sandbox";
+import { annotation } from "@cocoon/contract";
 import { createMergePatch, type Abortable } from "@cocoon/core";
 import { getKey } from "@cocoon/kube";
 import { controllerReference, referenceTo } from "@cocoon/kube/controller";
@@ -116,7 +117,7 @@ export class Assigner {
         resourceVersion,
         ownerReferences: [controllerReference(sandboxClaims, claim)],
         labels: { [sandboxLabel.warmPool]: null, ...claimLabels(claim, "warm") },
-        annotations: envAnnotation(claim),
+        annotations: { ...envAnnotation(claim), [annotation.pause]: null },
       },
       spec: { podTemplate: this.#podTemplatePatch(claim, member, template) ?? {} },
     };

@@ -1,7 +1,7 @@
 /** The status of a SandboxClaim: its Sandbox's Ready, forwarded. Pure. */
 import type { Sandbox, SandboxClaim, SandboxClaimStatus } from "@cocoon/contract/agent-sandbox";
 import { withConditions } from "@cocoon/contract";
-import { findCondition } from "@cocoon/core/conditions";
+import { findCondition, isConditionTrue } from "@cocoon/core/conditions";
 import type { CustomObject } from "../kinds.ts";
 import { readSandboxObject } from "./settle.ts";
 
@@ -36,7 +36,7 @@ function computeReady(
 ): NonNullable<SandboxClaimStatus["conditions"]> {
   const observedGeneration = claim.metadata.generation ?? 0;
   const ready = findCondition(found?.status?.conditions, "Ready");
-  if (ready && !problem && !awaitsEnvironment(claim, found)) return [{ ...ready, observedGeneration }];
+  if (ready && !problem && !isFromBefore(claim, found)) return [{ ...ready, observedGeneration }];
   const { reason, message } = problem ?? { reason: "SandboxNotReady", message: "Sandbox is not ready" };
   const kept = (claim.status?.conditions ?? []).filter(({ type }) => type === "Ready");
   return withConditions(kept, [{ type: "Ready", status: "False", reason, message, observedGeneration }], {
@@ -44,11 +44,14 @@ function computeReady(
   });
 }
 
-/** What a member of a pool reported before the claim took it says nothing about the claim's variables. */
-function awaitsEnvironment({ spec }: SandboxClaim, found: Sandbox | undefined): boolean {
+/**
+ * A member of a pool was Ready before the claim took it: that says nothing about the claim's variables, nor about a machine that
+ * stood still. A claim that was Ready once stays so while its Sandbox follows a change.
+ */
+function isFromBefore({ status }: SandboxClaim, found: Sandbox | undefined): boolean {
   const ready = findCondition(found?.status?.conditions, "Ready");
   const isOlder = (ready?.observedGeneration ?? 0) < (found?.metadata.generation ?? 0);
-  return (spec.env ?? []).length > 0 && ready?.status === "True" && isOlder;
+  return ready?.status === "True" && isOlder && !isConditionTrue(status?.conditions, "Ready");
 }
 
 /** When the claim expires; undefined: never. */

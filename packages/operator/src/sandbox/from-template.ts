@@ -16,6 +16,7 @@ export interface NewSandbox {
   readonly name: string;
   readonly owner: OwnerReference;
   readonly labels: Texts;
+  readonly annotations?: Texts;
   readonly spec: SandboxSpec;
 }
 
@@ -32,7 +33,7 @@ export function buildSandbox(template: SandboxTemplate, made: NewSandbox): Custo
         [sandboxLabel.templateRefHash]: sandboxHash(templateName),
         [sandboxLabel.templateHash]: hashTemplate(template),
       },
-      annotations: { [sandboxAnnotation.templateRef]: templateName },
+      annotations: { ...made.annotations, [sandboxAnnotation.templateRef]: templateName },
       ownerReferences: [made.owner],
     },
     spec: made.spec,

@@ -23,7 +23,7 @@ export interface PoolPlan {
   /** Members that wait for room on a node. */
   readonly unschedulable: number;
   /** When a member that is not ready becomes too old. */
-  readonly lookAgainMs: number | undefined;
+  readonly requeueAfterMs: number | undefined;
 }
 
 export function planPool({ pool, templateHash, members, now }: ObservedPool): PoolPlan {
@@ -44,7 +44,7 @@ export function planPool({ pool, templateHash, members, now }: ObservedPool): Po
     create: Math.min(create, maxBatch),
     remove: [...gone, ...surplus],
     unschedulable: waiting.filter(isUnschedulable).length,
-    lookAgainMs: ages.length === 0 ? undefined : Math.max(1_000, Math.min(...ages)),
+    requeueAfterMs: ages.length === 0 ? undefined : Math.max(1_000, Math.min(...ages)),
   };
 }
 

@@ -269,23 +269,30 @@ test("a pool is filled, shrunk and renewed", () => {
   );
 });
 
-test("a claim with variables is not ready by what its Sandbox said before it was taken", () => {
+test("a claim is not ready by what its Sandbox said before it was taken, and stays ready once it is", () => {
   const ready = { type: "Ready", status: "True", reason: "DependenciesReady", message: "Pod is Ready" };
-  const member = (observedGeneration: number) =>
-    ({
-      ...sandbox(),
-      apiVersion: "agents.x-k8s.io/v1beta1",
-      kind: "Sandbox",
-      status: { conditions: [{ ...ready, lastTransitionTime: earlier, observedGeneration }] },
-    }) as unknown as CustomObject;
-  const shown = (env: object, observedGeneration: number) => {
-    const spec = { warmPoolRef: { name: "pool" }, ...env };
-    const claim = readSandboxClaim({ metadata: { namespace: "lab", name: "c1", uid: "u2" }, spec });
-    const { conditions } = computeClaimStatus({ claim, sandbox: member(observedGeneration), now });
-    return conditions?.[0]?.reason;
+  const conditions = (observedGeneration: number) => [
+    { ...ready, lastTransitionTime: earlier, observedGeneration },
+  ];
+  const shown = (observedGeneration: number, status: object = {}) => {
+    const member = { ...sandbox(), status: { conditions: conditions(observedGeneration) } };
+    const spec = { warmPoolRef: { name: "pool" } };
+    const claim = readSandboxClaim({ metadata: { namespace: "lab", name: "c1", uid: "u2" }, spec, status });
+    return computeClaimStatus({ claim, sandbox: member, now }).conditions?.[0]?.reason;
   };
-  const env = { env: [{ name: "A", value: "b" }] };
-  assert.equal(shown(env, 1), "SandboxNotReady");
-  assert.equal(shown(env, 2), "DependenciesReady");
-  assert.equal(shown({}, 1), "DependenciesReady");
+  assert.equal(shown(1), "SandboxNotReady");
+  assert.equal(shown(2), "DependenciesReady");
+  assert.equal(shown(1, { conditions: conditions(1) }), "DependenciesReady");
+});
+
+test("a machine that stood still in its pool is not ready before it runs", () => {
+  const paused = (annotations: object) =>
+    computeSandboxStatus({
+      ...observed({ owned: [pod({ annotations }, live)] }),
+      clusterDomain: "cluster.local",
+    }).conditions?.find(({ type }) => type === "Ready")?.status;
+  const noted = { "vm.cocoonstack.io/paused": "true" };
+  assert.equal(paused({ ...noted, "vm.cocoonstack.io/pause": "true" }), "True", "a member of a pool");
+  assert.equal(paused(noted), "False");
+  assert.equal(paused({}), "True");
 });

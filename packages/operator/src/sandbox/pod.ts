@@ -67,7 +67,7 @@ export function podMetadataPatch(
 }
 
 const ownLabels = [sandboxLabel.warmPool, sandboxLabel.templateRefHash, sandboxLabel.createdBy];
-const ownAnnotations = [safeToEvict, annotation.env];
+const ownAnnotations = [safeToEvict, annotation.env, annotation.pause];
 
 function wantedLabels({ metadata, spec }: Sandbox): Texts {
   const own = metadata.labels ?? {};
@@ -89,7 +89,7 @@ function wantedAnnotations({ metadata, spec }: Sandbox): Texts {
   return {
     ...(inPool ? { [safeToEvict]: "true" } : {}),
     ...annotations,
-    ...pick(metadata.annotations ?? {}, [annotation.env]),
+    ...pick(metadata.annotations ?? {}, [annotation.env, annotation.pause]),
     ...joined(sandboxAnnotation.propagatedLabels, labels),
     ...joined(sandboxAnnotation.propagatedAnnotations, annotations),
   };

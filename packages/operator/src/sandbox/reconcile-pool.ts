@@ -1,5 +1,6 @@
 /** A SandboxWarmPool: keeps so many Sandboxes with booted machines. */
 import { randomInt } from "node:crypto";
+import { annotation, readFlag } from "@cocoon/contract";
 import {
   readSandboxTemplate,
   readSandboxWarmPool,
@@ -46,7 +47,9 @@ export class PoolReconciler {
     await this.#remove(plan.remove, { signal });
     this.#report(pool, plan, template !== undefined);
     await this.#writeStatus(object, pool, { signal });
-    return plan.lookAgainMs === undefined ? settled : requeue(plan.lookAgainMs, "a member is not ready");
+    return plan.requeueAfterMs === undefined
+      ? settled
+      : requeue(plan.requeueAfterMs, "a member is not ready");
   }
 
   /** A template whose machines could never be ready has no members. */
@@ -70,9 +73,12 @@ export class PoolReconciler {
   ): Promise<void> {
     const owner = controllerReference(sandboxWarmPools, pool);
     const labels = { [sandboxLabel.warmPool]: sandboxHash(pool.metadata.name ?? "") };
-    const spec = readBlueprint(template);
+    const annotations = readFlag(pool.metadata.annotations, annotation.pause)
+      ? { [annotation.pause]: "true" }
+      : {};
+    const made = { owner, labels, annotations, spec: readBlueprint(template) };
     const members = Array.from({ length: count }, () =>
-      buildSandbox(template, { name: `${pool.metadata.name}-${generateSuffix()}`, owner, labels, spec }),
+      buildSandbox(template, { ...made, name: `${pool.metadata.name}-${generateSuffix()}` }),
     );
     await inBatches(members, async (member) => {
       // Another object has the generated name: the next look makes another one.

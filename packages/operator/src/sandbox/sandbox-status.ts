@@ -1,5 +1,5 @@
 /** The status of a Sandbox, in upstream's words. Pure. */
-import { annotation } from "@cocoon/contract";
+import { annotation, readFlag } from "@cocoon/contract";
 import { sandboxHash, sandboxLabel, type Sandbox, type SandboxStatus } from "@cocoon/contract/agent-sandbox";
 import { withConditions, type ConditionReport } from "@cocoon/contract";
 import { getErrorMessage, isFault } from "@cocoon/core";
@@ -152,6 +152,8 @@ function describePod(pod: Pod | undefined): { readonly ready: boolean; readonly 
   const { annotations } = pod.metadata;
   if (annotations?.[annotation.env] !== undefined && !isEnvApplied(annotations))
     return waiting("Pod is Ready but has not got its environment yet");
+  if (readFlag(annotations, annotation.paused) && !readFlag(annotations, annotation.pause))
+    return waiting("Pod is Ready but its machine does not run yet");
   return { ready: true, message: "Pod is Ready" };
 }
 

@@ -18,13 +18,13 @@ interface Said {
 }
 
 /** The guest's end of the channel: collects what the host says and answers as the test wants. */
-class PretendedAgent {
+class FakeAgent {
   readonly said: Said[] = [];
   readonly #channel: Duplex;
-  readonly #answer: (message: Said, agent: PretendedAgent) => void;
+  readonly #answer: (message: Said, agent: FakeAgent) => void;
   boot = "boot-1";
 
-  constructor(channel: Duplex, answer: (message: Said, agent: PretendedAgent) => void) {
+  constructor(channel: Duplex, answer: (message: Said, agent: FakeAgent) => void) {
     this.#channel = channel;
     this.#answer = answer;
     let rest = "";
@@ -57,16 +57,16 @@ class PretendedAgent {
   }
 }
 
-function pretend(answer: (message: Said, agent: PretendedAgent) => void): {
+function openFakeAgent(answer: (message: Said, agent: FakeAgent) => void): {
   near: Duplex;
-  agent: PretendedAgent;
+  agent: FakeAgent;
 } {
   const [near, far] = duplexPair();
-  return { near, agent: new PretendedAgent(far, answer) };
+  return { near, agent: new FakeAgent(far, answer) };
 }
 
 test("a ping is repeated until it is answered, and noise is not taken for an answer", async (t) => {
-  const { near, agent } = pretend((message, guest) => {
+  const { near, agent } = openFakeAgent((message, guest) => {
     if (guest.count("ping") < 3)
       return guest.raw('{"s":"other","t":"pong","re":1}\nhalf a li\n\u0000{"t":\n');
     guest.pong(message);
@@ -78,7 +78,7 @@ test("a ping is repeated until it is answered, and noise is not taken for an ans
 });
 
 test("a guest that never answers is a timeout, and the channel is given up", async () => {
-  const { near } = pretend(() => undefined);
+  const { near } = openFakeAgent(() => undefined);
   await assert.rejects(AgentSession.open(near, { signal: AbortSignal.timeout(100) }), (error) =>
     isFault(error, "timeout"),
   );
@@ -86,7 +86,7 @@ test("a guest that never answers is a timeout, and the channel is given up", asy
 });
 
 test("a request that was lost is sent again under its number", async (t) => {
-  const { near, agent } = pretend((message, guest) => {
+  const { near, agent } = openFakeAgent((message, guest) => {
     if (message.t === "ping") guest.pong(message);
     if (message.t === "clock" && guest.count("clock") === 2)
       guest.say(message, { t: "done", re: message.id });
@@ -100,7 +100,7 @@ test("a request that was lost is sent again under its number", async (t) => {
 
 test("an agent that was started anew learns the session by a ping", async (t) => {
   let knows = true;
-  const { near, agent } = pretend((message, guest) => {
+  const { near, agent } = openFakeAgent((message, guest) => {
     if (message.t === "ping") {
       knows = true;
       guest.pong(message);
@@ -124,7 +124,7 @@ test("an agent that was started anew learns the session by a ping", async (t) =>
 });
 
 test("what the guest refuses has the code that fits", async (t) => {
-  const { near } = pretend((message, guest) => {
+  const { near } = openFakeAgent((message, guest) => {
     if (message.t === "ping") guest.pong(message);
     else if (message.id !== undefined)
       guest.say(message, { t: "error", re: message.id, code: "notFound", message: "no such program" });
@@ -137,7 +137,7 @@ test("what the guest refuses has the code that fits", async (t) => {
 });
 
 test("a program's streams have credits: nothing is sent beyond what the other side takes", async (t) => {
-  const { near, agent } = pretend((message, guest) => {
+  const { near, agent } = openFakeAgent((message, guest) => {
     if (message.t === "ping") guest.pong(message);
     if (message.t === "exec") guest.say(message, { t: "started", re: message.id, pid: 9 });
   });
@@ -174,7 +174,7 @@ test("a program's streams have credits: nothing is sent beyond what the other si
 });
 
 test("programs are lost, and say so, when the guest restarts or the channel breaks", async (t) => {
-  const { near, agent } = pretend((message, guest) => {
+  const { near, agent } = openFakeAgent((message, guest) => {
     if (message.t === "ping") guest.pong(message);
     if (message.t === "exec") guest.say(message, { t: "started", re: message.id, pid: 9 });
   });

@@ -11,7 +11,7 @@ const greeting = {
 };
 
 /** Something that speaks like QEMU: greets, agrees, and answers as the test wants. */
-async function pretend(
+async function startFakeQemu(
   answer: (command: string, socket: Socket) => object | undefined,
   { greets = true } = {},
 ): Promise<AsyncDisposable & { readonly directory: string }> {
@@ -43,7 +43,7 @@ async function pretend(
 }
 
 test("answers find their questions, and events their listener", async (t) => {
-  await using qemu = await pretend((command, socket) => {
+  await using qemu = await startFakeQemu((command, socket) => {
     if (command === "query-status")
       socket.write('{"event":"STOP","timestamp":{"seconds":1,"microseconds":2}}\r\n');
     return command === "query-status"
@@ -61,7 +61,7 @@ test("answers find their questions, and events their listener", async (t) => {
 });
 
 test("what QEMU refuses is said in its words, a full disk as such", async (t) => {
-  await using qemu = await pretend((command) => ({
+  await using qemu = await startFakeQemu((command) => ({
     error: {
       class: "GenericError",
       desc: command === "cont" ? "Not now" : "write failed: No space left on device",
@@ -78,7 +78,7 @@ test("what QEMU refuses is said in its words, a full disk as such", async (t) =>
 });
 
 test("a QEMU that ends fails what waits; one that is silent times out", async (t) => {
-  await using qemu = await pretend((command, socket) => {
+  await using qemu = await startFakeQemu((command, socket) => {
     if (command === "system_powerdown") socket.destroy();
     return undefined;
   });
@@ -96,7 +96,7 @@ test("a QEMU that ends fails what waits; one that is silent times out", async (t
 });
 
 test("no socket is notFound; no greeting, because another client has it, is a timeout", async (t) => {
-  await using qemu = await pretend(() => undefined, { greets: false });
+  await using qemu = await startFakeQemu(() => undefined, { greets: false });
   const options = { directory: qemu.directory, signal: t.signal };
   await assert.rejects(connectQmp({ ...options, socket: "no.sock" }), (error) => isFault(error, "notFound"));
   await assert.rejects(connectQmp({ ...options, socket: "qmp.sock", greetingMs: 100 }), (error) =>

@@ -1,6 +1,6 @@
 /**
  * Objects as files below one directory. An object is written to `incoming/`, flushed, renamed to its name, and its
- * directory flushed; so a crash or a power cut at any point leaves the old object, the new one, or a stray file in
+ * directory flushed; so a crash or a power cut at any point leaves the old object, the new one, or a temporary file in
  * `incoming/` that the next start removes.
  */
 import { hash, randomBytes } from "node:crypto";

@@ -85,6 +85,15 @@ const handlers: Handlers = {
   pushAhead: (context, { record }, options) => pushAhead(context, { record, ...options }),
   pushLatest: (context, { record }, options) => push(context, latestTag, { record, ...options }),
   remove: (context, { step }, options) => remove(context, step.vmId, options),
+  pause: async ({ tracked, runtime, log }, { step }, options) => {
+    // Before it stands still: what is found paused was meant to be.
+    await tracked.writer.write({ [annotation.paused]: "true" }, options);
+    tracked.stopProbing();
+    await runtime.pause(step.vmId, options);
+    log.info({ id: step.vmId }, "machine paused until it is used");
+  },
+  clearPaused: ({ tracked }, _applied, options) =>
+    tracked.writer.write({ [annotation.paused]: null }, options),
   setEnvironment: (context, { record }, options) => setEnvironment(context, record, options),
   saveNamed: (context, { step, record }, options) => saveNamed(context, { ...step, record }, options),
   rewind: (context, { step }, options) => rewind(context, step.name, options),

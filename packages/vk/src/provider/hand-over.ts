@@ -27,15 +27,14 @@ export interface HandOverOptions extends Abortable {
   /** Hibernates the machine of a pod that is gone. */
   readonly hibernate: (pod: Pod, options: Abortable) => Promise<void>;
   readonly log: Logger;
-  readonly everyMs?: number;
+  readonly everyMs: number;
 }
 
-const defaultEveryMs = 5_000;
 const uidLength = 36;
 
 /** Until the signal ends it. */
 export async function handOverSandboxes(options: HandOverOptions): Promise<void> {
-  const { everyMs = defaultEveryMs, log, signal } = options;
+  const { everyMs, log, signal } = options;
   while (!signal.aborted) {
     try {
       await handOverOnce(options);

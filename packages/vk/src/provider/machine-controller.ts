@@ -65,6 +65,8 @@ const terminal: ReadonlySet<Step["kind"]> = new Set(["settled", "wait", "showSta
 const background: ReadonlySet<Step["kind"]> = new Set([
   "publish",
   "setEnvironment",
+  "pause",
+  "clearPaused",
   "saveNamed",
   "dropTag",
   "reportSnapshot",

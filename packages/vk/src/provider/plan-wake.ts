@@ -20,8 +20,13 @@ function planLive(observed: Observed, vm: ObservedVm): Step {
   if (diedAfterPush(observed, vm)) return { kind: "remove", vmId: vm.id };
   // The local snapshot is where the VM is now. Once the VM continues it is old, and must never be taken for new.
   if (local && (local.vmId === vm.id || !canSavePaused)) return { kind: "dropLocal" };
-  if (vm.state === "paused") return { kind: "resume", vmId: vm.id };
+  if (vm.state === "paused") return standsStill(observed) ? settled : { kind: "resume", vmId: vm.id };
   return vm.state === "running" ? planReady(observed, vm) : planStart(observed, vm);
+}
+
+/** It was ready before it was paused, as this process saw, and nothing has called it back. */
+function standsStill({ machine, wakeFinished }: Observed): boolean {
+  return machine.pause && machine.paused && wakeFinished && reports(machine, "ready");
 }
 
 function planReady(observed: Observed, vm: ObservedVm): Step {
@@ -34,13 +39,14 @@ function planReady(observed: Observed, vm: ObservedVm): Step {
   // Until everything is here, the snapshot in the registry is the machine's only whole copy.
   if (!probe.result.ok || vm.loading) return settled;
   if (machine.loading) return { kind: "announceLocal" };
-  if (observed.wakeFinished) return settled;
-  return planWakeEnd(observed, vm);
+  if (!observed.wakeFinished) return planWakeEnd(observed, vm);
+  return machine.pause ? { kind: "pause", vmId: vm.id } : settled;
 }
 
 /** What is asked of a machine that runs. */
 function planRequests({ machine, hasRegistry }: Observed, vm: ObservedVm): Step | undefined {
   if (machine.env && !machine.env.applied) return { kind: "setEnvironment" };
+  if (machine.paused && !machine.pause) return { kind: "clearPaused" };
   if (machine.snapshotRequest === "" || vm.loading || !hasRegistry) return undefined;
   return { kind: "saveNamed", vmId: vm.id, name: machine.snapshotRequest };
 }

@@ -25,6 +25,8 @@ const isReady = {
   probe: ready,
 };
 
+const member = { ...isReady.machine, pause: true };
+
 const loadingVm = { ...running, restoredFrom: snapshot.digest, loading: true };
 const loadingMachine = machine({ lifecycle: lifecycle("ready"), vmId: "VM1", loading: true });
 
@@ -153,6 +155,28 @@ const live: readonly (readonly [string, Observed, string])[] = [
   ["ready, nothing hibernated", observed({ ...isReady, stale: undefined }), "clearDigest"],
   ["ready, the registry does not answer", observed({ ...isReady, stale: "unavailable" }), "wait"],
   ["ready, all done", observed({ ...isReady, wakeFinished: true }), "settled"],
+  ["a member of a pool, ready", observed({ ...isReady, machine: member, wakeFinished: true }), "pause"],
+  ["but not before its wake is complete", observed({ ...isReady, machine: member }), "clearDigest"],
+  [
+    "a member that stands still",
+    observed({ machine: { ...member, paused: true }, vm: paused, wakeFinished: true }),
+    "settled",
+  ],
+  [
+    "that was paused by an earlier process: it is probed once more",
+    observed({ machine: { ...member, paused: true }, vm: paused }),
+    "resume",
+  ],
+  [
+    "a member that a claim took",
+    observed({ machine: { ...member, pause: false, paused: true }, vm: paused, wakeFinished: true }),
+    "resume",
+  ],
+  [
+    "which is told when it answers",
+    observed({ ...isReady, machine: { ...member, pause: false, paused: true }, wakeFinished: true }),
+    "clearPaused",
+  ],
   [
     "ready, but still loading: its snapshot stays, whatever the registry shows",
     observed({ ...isReady, vm: loadingVm, stale: { digest: snapshot.digest, vmId: "VM7" } }),

@@ -44,6 +44,9 @@ export type Step =
   | { readonly kind: "probe" }
   | { readonly kind: "publish" }
   | { readonly kind: "setEnvironment" }
+  /** A member of a warm pool: it costs no processor time until it is used. */
+  | { readonly kind: "pause"; readonly vmId: string }
+  | { readonly kind: "clearPaused" }
   /** The machine continues; the snapshot gets a name of its own. */
   | { readonly kind: "saveNamed"; readonly vmId: string; readonly name: string }
   /** Before it wakes: what it is hibernated in is renamed, and a snapshot of its own takes that place. */

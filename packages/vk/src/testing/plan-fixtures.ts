@@ -25,6 +25,8 @@ export function machine({ vmId = "", ip = "", ...more }: MachineFacts, vm: Parti
     snapshotRequest: "",
     rewindTo: "",
     ofSandbox: false,
+    pause: false,
+    paused: false,
     snapshotOnDelete: false,
     ...more,
     runtime: { ...read.runtime, vmId, ip },

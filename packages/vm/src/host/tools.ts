@@ -19,6 +19,7 @@ const debianPackages = {
   dnsmasq: "dnsmasq-base",
   nft: "nftables",
   ip: "iproute2",
+  unshare: "util-linux",
 } as const;
 
 export type ToolName = keyof typeof debianPackages;

@@ -1,4 +1,4 @@
-/** Against a pretended console: no Windows image is at hand. */
+/** Against a fake console: no Windows image is at hand. */
 import assert from "node:assert/strict";
 import { duplexPair, type Duplex } from "node:stream";
 import { test } from "node:test";
@@ -16,7 +16,7 @@ interface Behaviour {
 }
 
 /** As Windows answers: echo, lines, prompt; addresses of both families. */
-function pretendedSac({ deafFor = 0, netsAfter = 0, refusesAddresses = false }: Behaviour = {}): {
+function fakeSac({ deafFor = 0, netsAfter = 0, refusesAddresses = false }: Behaviour = {}): {
   readonly near: Duplex;
   readonly typed: string[];
 } {
@@ -50,7 +50,7 @@ function pretendedSac({ deafFor = 0, netsAfter = 0, refusesAddresses = false }: 
 const addresses = [{ ip: "10.88.0.5", prefix: 16, gateway: "10.88.0.1" }, undefined];
 
 test("gives each interface its address, in order, once all are there", async (t) => {
-  const { near, typed } = pretendedSac({ deafFor: 2, netsAfter: 3 });
+  const { near, typed } = fakeSac({ deafFor: 2, netsAfter: 3 });
   await assignWindowsAddresses(near, { addresses, timing, signal: t.signal });
   assert.deepEqual(
     typed.filter((line) => line.startsWith("i ")),
@@ -60,7 +60,7 @@ test("gives each interface its address, in order, once all are there", async (t)
 });
 
 test("a console that never answers is a timeout that says what the image needs", async (t) => {
-  const { near } = pretendedSac({ deafFor: 10_000 });
+  const { near } = fakeSac({ deafFor: 10_000 });
   await assert.rejects(
     assignWindowsAddresses(near, { addresses, timing: { ...timing, promptMs: 60 }, signal: t.signal }),
     (error) => isFault(error, "timeout") && /EMS/.test(error.message),
@@ -69,7 +69,7 @@ test("a console that never answers is a timeout that says what the image needs",
 
 test("an address that is not taken is a timeout, too few interfaces as well", async (t) => {
   await assert.rejects(
-    assignWindowsAddresses(pretendedSac({ refusesAddresses: true }).near, {
+    assignWindowsAddresses(fakeSac({ refusesAddresses: true }).near, {
       addresses,
       timing,
       signal: t.signal,
@@ -78,7 +78,7 @@ test("an address that is not taken is a timeout, too few interfaces as well", as
   );
   const three = [...addresses, undefined];
   await assert.rejects(
-    assignWindowsAddresses(pretendedSac().near, { addresses: three, timing, signal: t.signal }),
+    assignWindowsAddresses(fakeSac().near, { addresses: three, timing, signal: t.signal }),
     /3 network interfaces/,
   );
 });

@@ -17,13 +17,13 @@ export interface ShardWritesOptions extends Abortable {
 
 export class ShardWrites {
   readonly #client: KubeClient;
-  readonly #ledger: ReservationIndex;
+  readonly #index: ReservationIndex;
   readonly #count: () => void;
   readonly #everything: Coalesced<void>;
 
   constructor({ client, reserved, count, signal }: ShardWritesOptions) {
     this.#client = client;
-    this.#ledger = reserved;
+    this.#index = reserved;
     this.#count = count;
     this.#everything = new Coalesced(() => this.#refreshAll(undefined, { signal }));
   }
@@ -60,12 +60,12 @@ export class ShardWrites {
   }
 
   async refresh(name: string, options: Abortable): Promise<void> {
-    const known = this.#ledger.shard(name);
+    const known = this.#index.shard(name);
     const call = { ...options, timeoutMs: writeTimeoutMs };
     const key = { namespace: systemNamespace, name };
     const shard = await ignoreFault("notFound", this.#client.get(configMaps, key, call));
-    if (shard) this.#ledger.apply(shard);
-    else if (known) this.#ledger.forget(name, known.version);
+    if (shard) this.#index.apply(shard);
+    else if (known) this.#index.forget(name, known.version);
   }
 
   refreshPool(pool: string, options: Abortable): Promise<void> {
@@ -81,13 +81,13 @@ export class ShardWrites {
     const labelSelector = pool === undefined ? shardSelector : `${shardSelector},${nodeLabel.pool}=${pool}`;
     const pages = this.#client.pages(configMaps, { namespace: systemNamespace, labelSelector, ...options });
     const found = new Set<string>();
-    const before = [...this.#ledger.shards()].filter((each) => pool === undefined || each.pool === pool);
+    const before = [...this.#index.shards()].filter((each) => pool === undefined || each.pool === pool);
     for await (const page of pages)
       for (const object of page.items) {
         found.add(object.metadata.name ?? "");
-        this.#ledger.apply(object);
+        this.#index.apply(object);
       }
-    for (const shard of before) if (!found.has(shard.name)) this.#ledger.forget(shard.name, shard.version);
+    for (const shard of before) if (!found.has(shard.name)) this.#index.forget(shard.name, shard.version);
   }
 
   async delete(name: string, version: bigint, options: Abortable): Promise<void> {
@@ -97,7 +97,7 @@ export class ShardWrites {
       { namespace: systemNamespace, name },
       { ...options, preconditions: { resourceVersion: String(version) } },
     );
-    this.#ledger.forget(name, version);
+    this.#index.forget(name, version);
   }
 }
 

@@ -52,7 +52,7 @@ export class FakeSource<T extends KubeObject> implements Source<T> {
     this.#show(version, () => {
       const old = this.get(getKey(stored));
       this.#objects.set(keyText(getKey(stored)), stored);
-      this.#tell(
+      this.#emit(
         old ? { kind: "updated", old, object: stored } : { kind: "added", object: stored, initial: false },
       );
     });
@@ -63,7 +63,7 @@ export class FakeSource<T extends KubeObject> implements Source<T> {
     this.#show((this.#version += 1), () => {
       const object = this.get(key);
       this.#objects.delete(keyText(key));
-      if (object) this.#tell({ kind: "deleted", object });
+      if (object) this.#emit({ kind: "deleted", object });
     });
   }
 
@@ -88,7 +88,7 @@ export class FakeSource<T extends KubeObject> implements Source<T> {
     else show();
   }
 
-  #tell(change: Change<T>): void {
+  #emit(change: Change<T>): void {
     for (const listener of this.#listeners) listener(change);
   }
 }

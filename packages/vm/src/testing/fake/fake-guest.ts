@@ -1,5 +1,5 @@
 /**
- * A pretended guest: files on a disk and in memory, a counter, and as much of a shell as tests need. It is data, so
+ * A fake guest: files on a disk and in memory, a counter, and as much of a shell as tests need. It is data, so
  * that a snapshot of it is a copy.
  */
 import { randomBytes } from "node:crypto";

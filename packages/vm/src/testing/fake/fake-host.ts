@@ -1,5 +1,5 @@
 /**
- * A pretended host: what a `FakeRuntime` works on, and what its tests hold. Several runtimes may be opened over one
+ * A fake host: what a `FakeRuntime` works on, and what its tests hold. Several runtimes may be opened over one
  * host, as several processes would. Tests can make operations fail or wait, kill VMs, and add services to guests.
  */
 import { EventEmitter } from "node:events";
@@ -57,7 +57,7 @@ export class FakeHost {
     this.directory = options.directory;
     this.readyAfterMs = options.readyAfterMs ?? 0;
     this.changes.setMaxListeners(0);
-    this.services.set(22, (stream) => void stream.write("SSH-2.0-pretended\r\n"));
+    this.services.set(22, (stream) => void stream.write("SSH-2.0-fake\r\n"));
     for (const name of options.images ?? ["demo"]) this.addImage(name);
   }
 
@@ -69,7 +69,7 @@ export class FakeHost {
   }
 
   /** The next call of that operation fails so. Several wait in line. */
-  failNext(operation: FakeOperation, code: FaultCode, message = `pretended failure of ${operation}`): void {
+  failNext(operation: FakeOperation, code: FaultCode, message = `fake failure of ${operation}`): void {
     this.#failures.set(operation, [...(this.#failures.get(operation) ?? []), new Fault(code, message)]);
   }
 

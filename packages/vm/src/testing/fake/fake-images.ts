@@ -1,4 +1,4 @@
-/** The images of a pretended host: names. */
+/** The images of a fake host: names. */
 import { Fault } from "@cocoon/core";
 import type { Image } from "../../image-store.ts";
 import type { VmImages } from "../../runtime.ts";

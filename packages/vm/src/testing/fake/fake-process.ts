@@ -1,4 +1,4 @@
-/** Programs of a pretended guest, as the port shows them. */
+/** Programs of a fake guest, as the port shows them. */
 import { PassThrough } from "node:stream";
 import { Fault } from "@cocoon/core";
 import type { GuestExit, GuestProcess } from "../../runtime.ts";
@@ -55,7 +55,7 @@ export class FakeProcess implements GuestProcess {
   }
 }
 
-/** The programs that every pretended guest has. `notFound` for all others. */
+/** The programs that every fake guest has. `notFound` for all others. */
 export function runProgram(guest: FakeGuest, request: ExecRequest): FakeProcess {
   const [name = "", ...words] = request.argv;
   const start = programs[name];

@@ -47,7 +47,7 @@ export class FakeRuntime implements VmRuntime {
       hypervisor: "qemu",
       version: "0.0.0",
       accelerator: "tcg",
-      cpuClass: "pretended",
+      cpuClass: "fake",
       networks: ["user"],
       minimumMemoryBytes: minimumBytes,
       minimumStorageBytes: minimumBytes,

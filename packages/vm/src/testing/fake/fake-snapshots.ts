@@ -1,4 +1,4 @@
-/** Snapshots of pretended guests, as real files: they can be exported, pushed to a registry and brought back. */
+/** Snapshots of fake guests, as real files: they can be exported, pushed to a registry and brought back. */
 import { mkdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
@@ -149,7 +149,7 @@ export class FakeSnapshots implements VmSnapshots {
     const { vmId: _vmId, ...original } = readEnvelope(envelope);
     const text = await readFile(join(directory, stateFile), "utf8").catch(() => "");
     const state = stateSchema.safeParse(text === "" ? undefined : JSON.parse(text));
-    if (!state.success) throw new Fault("preconditionFailed", "the snapshot is not of a pretended guest");
+    if (!state.success) throw new Fault("preconditionFailed", "the snapshot is not of a fake guest");
     const description = options.description ?? original.description;
     const snapshot: Snapshot = {
       ...original,
