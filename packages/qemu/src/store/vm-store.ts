@@ -179,9 +179,9 @@ export class VmStore {
     }
   }
 
-  /** Removes names and change marks whose VM is gone. */
+  /** Removes names and change marks whose VM is gone, and what a process that died was about to write as a name. */
   async sweepNames(): Promise<readonly string[]> {
-    const removed: string[] = [];
+    const removed = await this.#sweepUnfinished();
     for (const name of await readdir(this.layout.names)) {
       if ((await this.#findHolder(name)) !== undefined) continue;
       await this.#releaseName(name, "", { signal: AbortSignal.timeout(10_000) });
@@ -191,6 +191,16 @@ export class VmStore {
       if (!(await pathExists(this.getDirectory(id))))
         await rm(join(this.layout.changes, id), { force: true });
     return removed;
+  }
+
+  /** Names are written under this lock: while it is held here, no other process has such a file. */
+  async #sweepUnfinished(): Promise<string[]> {
+    using _lock = await lockFile(join(this.layout.root, "names.lock"), {
+      signal: AbortSignal.timeout(10_000),
+    });
+    const unfinished = (await readdir(this.layout.names)).filter((name) => name.startsWith("."));
+    for (const name of unfinished) await rm(join(this.layout.names, name), { force: true });
+    return unfinished;
   }
 
   async #releaseName(name: string, id: string, options: Abortable): Promise<void> {
