@@ -13,8 +13,6 @@ export interface WorkingSetEntry {
 export interface WorkingSet {
   readonly chunkBytes: number;
   readonly entries: readonly WorkingSetEntry[];
-  /** So many of them until it answered; all when not known. The others it needed right after. */
-  readonly untilAnswer?: number;
 }
 
 export const maxWorkingSetEntries = 8192;
@@ -25,17 +23,15 @@ const schema = z.object({
   chunkBytes: count,
   files: z.array(z.string().max(255)).max(64),
   order: z.array(z.tuple([count, count])).max(maxWorkingSetEntries),
-  untilAnswer: count.exactOptional(),
 });
 
-export function writeWorkingSet({ chunkBytes, entries, untilAnswer }: WorkingSet): string {
+export function writeWorkingSet({ chunkBytes, entries }: WorkingSet): string {
   const files = [...new Set(entries.map(({ file }) => file))].slice(0, 64);
   const order = entries
     .filter(({ file }) => files.includes(file))
     .slice(0, maxWorkingSetEntries)
     .map(({ file, position }) => [files.indexOf(file), position]);
-  const part = untilAnswer === undefined ? {} : { untilAnswer };
-  return `${JSON.stringify({ version: 1, chunkBytes, files, order, ...part })}\n`;
+  return `${JSON.stringify({ version: 1, chunkBytes, files, order })}\n`;
 }
 
 /** Undefined when it cannot be used: then the wake goes without. */
@@ -52,6 +48,5 @@ export function tryReadWorkingSet(text: string): WorkingSet | undefined {
     const name = data.files[file];
     return name === undefined ? [] : [{ file: name, position }];
   });
-  const { chunkBytes, untilAnswer } = data;
-  return { chunkBytes, entries, ...(untilAnswer === undefined ? {} : { untilAnswer }) };
+  return { chunkBytes: data.chunkBytes, entries };
 }

@@ -30,7 +30,7 @@ export type LoadConfig = Pick<
   "registry" | "repository" | "digest" | "store" | "directory" | "lazy" | "resumed"
 >;
 
-interface OpenedFile {
+export interface OpenedFile {
   readonly name: string;
   readonly fd: number;
   readonly size: number;

@@ -3,7 +3,6 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
-import { Writable } from "node:stream";
 import {
   Fault,
   isAlive,
@@ -21,7 +20,6 @@ import { vmFile } from "../store/layout.ts";
 import type { VmRecord } from "../store/vm-record.ts";
 import { nothingLoaded, tryReadLoading, writeLoading, type LoadingState } from "./loading-state.ts";
 import type { PageServerConfig } from "./page-server-config.ts";
-import { settingsDescriptor, smallProcess } from "./serve-local.ts";
 import { takeDescriptor } from "./take-descriptor.ts";
 
 /** Descriptor of the mount in every QEMU whose files are served. */
@@ -62,7 +60,6 @@ export async function startPageServer(
     lazy: record.lazy.files,
     directory: join(vmDirectory, record.files),
     vmDirectory,
-    program: [...program],
     owner: findOwner(context, record) ?? { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
     resumed,
   };
@@ -70,21 +67,19 @@ export async function startPageServer(
   try {
     const [command = "", ...args] = program;
     const child = spawn(command, args, {
-      stdio: [fd, log, log, "pipe"], // mountDescriptor, settingsDescriptor
+      stdio: ["pipe", log, log, fd],
       detached: true,
       cwd: vmDirectory,
-      env: { ...smallProcess, PATH: path, UV_THREADPOOL_SIZE: threads },
+      env: { PATH: path, UV_THREADPOOL_SIZE: threads },
     });
     await once(child, "spawn");
-    const settings = child.stdio[settingsDescriptor];
-    if (!(settings instanceof Writable)) throw new Fault("internal", "the page server has no settings");
-    settings.on("error", () => undefined); // it died: seen by its identity
+    child.stdin?.on("error", () => undefined); // it died: seen by its identity
     child.unref();
     const identity = tryIdentify(child.pid ?? 0);
     if (!identity) throw endedEarly(vmDirectory);
     // Before it can do anything: no process takes it for dead and starts another one meanwhile.
     await recordServer(vmDirectory, identity);
-    settings.end(JSON.stringify(config));
+    child.stdin?.end(JSON.stringify(config));
     return identity;
   } finally {
     closeSync(log);
