@@ -150,6 +150,7 @@ describe("snapshots in our registry", () => {
         [vm, world.server.url, join(world.path, "node")],
         {
           env: { ...process.env, TEST_PASSWORD: world.password },
+          execArgv: [], // with the runner's own options it would be run as a test
           stdio: ["ignore", "ignore", "inherit", "ipc"],
         },
       );

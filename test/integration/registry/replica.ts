@@ -28,6 +28,7 @@ export async function startReplica(
   options: RegistryOptions & { readonly staticToken: string },
 ): Promise<Replica> {
   const child = fork(join(import.meta.dirname, "replica-child.ts"), [JSON.stringify(options)], {
+    execArgv: [], // with the runner's own options it would be run as a test
     stdio: ["ignore", "ignore", "inherit", "ipc"],
   });
   const gone = once(child, "exit");

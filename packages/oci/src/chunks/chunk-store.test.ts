@@ -240,6 +240,7 @@ describe("a chunk store whose process is killed", () => {
     await using directory = await temporaryDirectory();
     for (let round = 0; round < count({ small: 3, full: 60 }); round += 1) {
       const child = fork(join(import.meta.dirname, "../testing/store-worker.ts"), [directory.path], {
+        execArgv: [], // with the runner's own options it would be run as a test
         stdio: "pipe",
       });
       const pinned: string[] = [];
