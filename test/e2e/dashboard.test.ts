@@ -257,57 +257,59 @@ test("sign in, look, use, act, and fail to attack", { timeout: 40 * 60_000 }, as
 
   if (tier() === "full")
     await step("a set is scaled, forked and moved, and its node is drained", async () => {
+      const isReady = (pod: string) =>
+        kubectl("wait", "--for=condition=Ready", `pod/${pod}`, `--timeout=${convergeMs / 1000}s`);
       const isRunning = (name: string) =>
         page.getByRole("heading", { name: `${name} Running` }).waitFor({ timeout: convergeMs });
       const dialog = page.getByRole("dialog");
       const node = async () => (await findNodes(kubectl, "back-0")).here;
-      await page.goto(`${url}/sets/default/back`);
-      await page.getByRole("button", { name: "Scale" }).click();
-      await dialog.getByLabel("Sub-agents").fill("1");
-      await dialog.getByRole("button", { name: "Scale" }).click();
+      const scaleTo = async (subAgents: number) => {
+        await page.getByRole("button", { name: "Scale" }).click();
+        await dialog.getByLabel("Sub-agents").fill(String(subAgents));
+        await dialog.getByRole("button", { name: "Scale" }).click();
+        await dialog.waitFor({ state: "hidden" });
+      };
+      await page.goto(`${url}/sets/default/demo`);
+      await kubectl("exec", "demo-0", "--", "sh", "-c", "echo kept > /run/precious");
+      await scaleTo(2);
       const machines = page.getByRole("list", { name: "Machines of the set" });
-      await machines.getByRole("link", { name: "back-1" }).waitFor({ timeout: convergeMs });
-      await isRunning("back");
-      assert.equal(
-        await kubectl("exec", "back-1", "--", "cat", "/run/precious"),
-        "kept\n",
-        "a fork of the main agent",
-      );
+      await machines.getByRole("link", { name: "demo-2" }).waitFor({ timeout: convergeMs });
+      await isReady("demo-2");
+      const inFork = await kubectl("exec", "demo-2", "--", "cat", "/run/precious");
+      assert.equal(inFork, "kept\n", "a fork of the main agent");
+      await scaleTo(1);
+      await machines.getByRole("link", { name: "demo-2" }).waitFor({ state: "hidden", timeout: convergeMs });
 
+      await page.goto(`${url}/sets/default/back`);
       await page.getByRole("button", { name: "Fork" }).click();
       await dialog.getByLabel("Name of the new set").fill("forked");
       await dialog.getByRole("button", { name: "Fork" }).click();
       await isRunning("forked");
       assert.equal(await kubectl("exec", "forked-0", "--", "cat", "/run/precious"), "kept\n");
+      await kubectl("delete", "cocoonset", "forked"); // the machines of both nodes must fit on one below
 
       await page.goto(`${url}/sets/default/back`);
-      const { here, other } = await findNodes(kubectl, "back-0");
+      const { other } = await findNodes(kubectl, "back-0");
       await page.getByRole("button", { name: "Move to a node" }).click();
       await dialog.getByLabel("Node").selectOption(other);
       await dialog.getByRole("button", { name: "Move to a node" }).click();
       await eventually(async () => assert.equal(await node(), other), { timeoutMs: convergeMs });
-      await isRunning("back");
+      await isReady("back-0");
       assert.equal(await kubectl("exec", "back-0", "--", "cat", "/run/precious"), "kept\n");
 
-      await openDrain(page, `${url}/nodes`, here);
-      await dialog.getByLabel(`Type ${here} to confirm`).fill(here);
+      await openDrain(page, `${url}/nodes`, other);
+      await dialog.getByLabel(`Type ${other} to confirm`).fill(other);
       await dialog.getByRole("button", { name: "Drain" }).click();
-      await dialog.getByText(`${here} is drained`).waitFor({ timeout: 3 * convergeMs });
-      const left = await kubectl(
-        "get",
-        "pods",
-        "-A",
-        "--field-selector",
-        `spec.nodeName=${here}`,
-        "-o",
-        "name",
-      );
+      await dialog.getByText(`${other} is drained`).waitFor({ timeout: 3 * convergeMs });
+      const on = `spec.nodeName=${other}`;
+      const left = await kubectl("get", "pods", "-A", "--field-selector", on, "-o", "name");
       assert.equal(left, "", "no machine is on it");
       await dialog.getByRole("button", { name: "Close" }).click();
-      const card = page.getByRole("article").filter({ has: page.getByRole("heading", { name: here }) });
+      const card = page.getByRole("article").filter({ has: page.getByRole("heading", { name: other }) });
       await card.getByRole("button", { name: "Uncordon" }).click();
       await dialog.getByRole("button", { name: "Uncordon" }).click();
       await page.goto(`${url}/sets/default/by-page`);
+      await isReady("by-page-0");
       await isRunning("by-page");
       assert.equal(await kubectl("exec", "by-page-0", "--", "cat", "/run/precious"), "kept\n");
     });
