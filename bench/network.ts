@@ -2,8 +2,8 @@
  * What the CNI network costs against taps on the same bridge: throughput and latency from guest to guest, and the time that
  * it adds to a clone. Runs in network and mount namespaces of its own; needs root. The two kinds alternate.
  *
- *   --rounds N     measurements of each kind (5)
- *   --mib N        bytes of one transfer (64)
+ *   --rounds N     measurements of each kind (9)
+ *   --mib N        bytes of one transfer (1024)
  *   --pings N      echoes of one measurement of latency (50)
  *   --clones N     clones on the CNI network (20)
  */
@@ -23,8 +23,8 @@ import { imageDirectory, machine, newName, signal } from "./vm/measure.ts";
 
 const { values } = parseArgs({
   options: {
-    rounds: { type: "string", default: "5" },
-    mib: { type: "string", default: "64" },
+    rounds: { type: "string", default: "9" },
+    mib: { type: "string", default: "1024" },
     pings: { type: "string", default: "50" },
     clones: { type: "string", default: "20" },
     inside: { type: "boolean", default: false },

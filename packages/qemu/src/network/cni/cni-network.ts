@@ -32,6 +32,8 @@ import { endPlugins } from "./late-plugins.ts";
 import { CniPlugins, type AttachmentTarget, type RawResult } from "./plugins.ts";
 
 const defaultQueueSize = 512;
+/** For records that a power cut may take: it takes the namespace, too. */
+const volatile = { sync: false } as const;
 
 /** `forbidden` without root; `unavailable` while the directory has no list, or plugins of it are missing. */
 export async function openCniNetwork(options: CniNetworkOptions): Promise<VmNetwork> {
@@ -105,7 +107,7 @@ class CniNetwork implements VmNetwork {
     const plans = await this.#describe(attached, options);
     const [first] = plans;
     const known = first?.nic.address && { ip: first.nic.address.ip, mac: first.nic.mac };
-    await this.#store.write({ ...attached, state: "ready", ...known });
+    await this.#store.write({ ...attached, state: "ready", ...known }, volatile);
     await this.#publish();
     return plans;
   }
@@ -217,7 +219,7 @@ class CniNetwork implements VmNetwork {
           at === index ? { ...each, result } : each,
         );
         attachment = { ...attachment, interfaces };
-        await this.#store.write(attachment, { sync: false }); // a power cut takes the namespace too
+        await this.#store.write(attachment, volatile);
       };
       await this.#plugins.add(draft.list, target, { ...options, onResult });
     }
