@@ -5,7 +5,7 @@
  */
 import { fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
-import { Backoff, getErrorMessage, pathExists, sleep, tryIdentify } from "@cocoon/core";
+import { Backoff, Fault, getErrorMessage, pathExists, sleep, tryIdentify } from "@cocoon/core";
 import { machineFile, vmFile } from "../store/layout.ts";
 import { FuseServer, type ServedFile } from "./fuse-server.ts";
 import { openLoading, type LoadingMachine, type OpenedFile } from "./load-machine.ts";
@@ -55,9 +55,13 @@ async function serveLoading(settings: PageServerConfig): Promise<void> {
   using loading = await openPersistently(settings);
   if (!loading) return;
   const { content, chunkBytes } = loading;
-  const served = loading.files.flatMap((file, number) =>
-    lazy.includes(file.name) ? [{ file, number }] : [],
-  );
+  // In the order that `serveLocal` has as well: the kernel knows a file by its number, whichever server answers.
+  const served = lazy.map((name) => {
+    const number = loading.files.findIndex((each) => each.name === name);
+    const file = loading.files[number];
+    if (!file) throw new Fault("damaged", `the snapshot has no file ${name}`);
+    return { file, number };
+  });
   const recorder = new WorkingSetRecorder(
     served.map(({ file }) => file),
     chunkBytes,
