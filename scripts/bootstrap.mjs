@@ -45,7 +45,7 @@ function say(text) {
 }
 
 /** Runs a program with its output indented and dimmed; fails with the last lines when it fails. */
-async function run(program, programArgs, { hint }) {
+async function run(program, programArgs, { hint, onFailure = fail }) {
   const child = spawn(program, programArgs, {
     cwd: root,
     stdio: ["ignore", "pipe", "pipe"],
@@ -70,8 +70,12 @@ async function run(program, programArgs, { hint }) {
   });
   clearInterval(ticker);
   progress("");
-  if (code !== 0)
-    fail(`${program} ${programArgs.join(" ")} failed (exit ${code}):\n  ${tail.join("\n  ")}\n\n${hint}`);
+  if (code !== 0) {
+    onFailure(
+      `${program} ${programArgs.join(" ")} failed (exit ${code}):\n  ${tail.join("\n  ")}\n\n${hint}`,
+    );
+    return;
+  }
   say(`  done in ${Math.round((Date.now() - began) / 1000)} s`);
 }
 
@@ -107,8 +111,7 @@ async function ensurePackages() {
 
 /** Debian packages that this command needs: listed first, installed only by root and only when allowed. */
 async function ensureSystem() {
-  const wanted = requirements.filter((each) => each.for.includes(command));
-  const missing = wanted.filter((each) => !each.present());
+  const missing = requirements.filter((each) => each.for?.includes(command) && !each.present());
   if (missing.length === 0) return;
   const packages = [...new Set(missing.flatMap((each) => each.packages))];
   const install = `apt-get install -y --no-install-recommends ${packages.join(" ")}`;
@@ -123,6 +126,19 @@ async function ensureSystem() {
   await run("apt-get", install.split(" ").slice(1), {
     hint: "Fix what apt reports, then run the command again.",
   });
+}
+
+/** What this command does better with: installed where that is easy; the command itself says what it lacks. */
+async function ensureOptional() {
+  const asksForLess = process.env.COCOON_NETWORK === "user" || /--network[= ]user/.test(args.join(" "));
+  const missing = requirements.filter((each) => each.optionalFor?.includes(command) && !each.present());
+  if (missing.length === 0 || asksForLess || !mayInstall || process.getuid?.() !== 0) return;
+  if (!existsSync("/usr/bin/apt-get")) return;
+  for (const { packages, why } of missing) say(`Installing ${packages.join(", ")} (apt-get): ${why}`);
+  const options = { hint: "Going on without them.", onFailure: say };
+  await run("apt-get", ["update", "-q"], options);
+  const packages = missing.flatMap((each) => each.packages);
+  await run("apt-get", ["install", "-y", "--no-install-recommends", ...packages], options);
 }
 
 async function buildPrograms(directory) {
@@ -148,6 +164,7 @@ if (Number(process.versions.node.split(".")[0]) < 20)
   fail(`Node 20 or newer is needed to begin with; this is ${process.version}.`);
 await ensurePackages();
 await ensureSystem();
+await ensureOptional();
 
 const node = ourNode();
 const [file, ...leading] = target;

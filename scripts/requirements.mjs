@@ -95,4 +95,10 @@ export const requirements = [
     why: "CNI networks, tested inside network namespaces",
     for: testing,
   },
+  {
+    packages: ["iproute2", "nftables", "iptables", "slirp4netns", "containernetworking-plugins"],
+    present: () => hasCniPlugins() && ["ip", "nft", "iptables", "slirp4netns"].every(onPath),
+    why: "a network of the machines' own; without it their ports are forwarded",
+    optionalFor: ["up"],
+  },
 ];

@@ -19,13 +19,8 @@ import { pullThePlugWhileFallingAsleep } from "./plug.ts";
 test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t) => {
   await using state = await newHome();
   const home = state.path;
-  // With a network of their own machines do all that they do with forwarded ports, and more.
-  const hasNetwork = tier() === "full";
-  if (hasNetwork) requireRoot("give machines a network of their own");
-  const env: Record<string, string> = {
-    ...(await personalEnvironment(home)),
-    COCOON_NETWORK: hasNetwork ? "cni" : "user",
-  };
+  requireRoot("give machines a network of their own");
+  const env = await personalEnvironment(home);
   // A step stands on the one before it: when that failed there is nothing to learn from the rest.
   let broken = false;
   const step = (name: string, work: () => Promise<void>) =>
@@ -84,10 +79,9 @@ test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t
     await Promise.all([rm(key), rm(`${key}.pub`)]);
   });
 
-  if (hasNetwork)
-    await step("machines reach each other on both nodes, Services and the API server by name", async () => {
-      await withPeer(platform, () => assertReachable(platform));
-    });
+  await step("machines reach each other on both nodes, Services and the API server by name", async () => {
+    await withPeer(platform, () => assertReachable(platform));
+  });
 
   await step(
     "a machine made by name and image alone runs, and leaves a snapshot when it is deleted",
@@ -180,7 +174,7 @@ test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t
   });
 
   await step("the last command line of the first page stops everything", async () => {
-    if (hasNetwork) assert.notDeepEqual(await listNamespaces(home), []);
+    assert.notDeepEqual(await listNamespaces(home), []);
     await runDocument(firstPage, env, [-1]);
     assert.deepEqual([markedProcesses(home), machineProcesses(home)], [[], []]);
     assert.deepEqual(await listNamespaces(home), []);

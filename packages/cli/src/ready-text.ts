@@ -15,7 +15,7 @@ function networkText({ network, missing }: NetworkChoice): string {
     return `
 Machines are on a network of their own: they reach each other on both nodes, Services and names (docs/how-to/cluster-network.md).
 `;
-  const how = missing ?? "npm run up -- --network cni gives one to a new platform, as root";
+  const how = missing ?? "npm run up as root gives one to a new platform";
   return `
 Machines have forwarded ports only: they do not reach each other, Services do not reach them. A network of their own: ${how}.
 `;

@@ -48,6 +48,7 @@ const programPackages = ["bash-static", "busybox-static", "dropbear-bin"];
 const modules = [
   ["virtio_pci", "virtio_blk", "virtio_net", "virtio_console", "virtio_rng"],
   ["vfat", "nls_cp437", "nls_ascii", "evdev", "button", "vmw_vsock_virtio_transport"],
+  ["tcp_diag"], // ends connections of an address that the machine loses
 ].flat();
 
 const toolkitLoader = "/run/cocoon/lib/ld.so";

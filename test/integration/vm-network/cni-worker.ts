@@ -77,10 +77,12 @@ async function wake(): Promise<Record<string, unknown>> {
   await using runtime = await open();
   const source = await run(runtime, "source");
   const ip = source.nics[0]?.address?.ip ?? "";
+  // Their input never ends: they do only when the connection does.
+  const held = (program: string, file: string) => `(${program} <&3; touch /tmp/${file}) >/dev/null 2>&1 &`;
   await sh(
     runtime,
     source,
-    "nc -l -p 7000 >/dev/null & sleep 1; (sleep 1000 | nc 10.77.0.1 7777; echo $? > /tmp/ended) >/dev/null 2>&1 &",
+    `mkfifo /tmp/silence; exec 3<>/tmp/silence; ${held("nc -l -p 7000", "server-ended")} sleep 1; ${held(`nc ${ip} 7000`, "client-ended")} sleep 1; ls /tmp`,
   );
   const snapshot = (await runtime.snapshots.save(source.id, { name: "state", signal })).snapshot;
   const clone = await runtime.clone({ name: "clone", snapshot: snapshot.id }, { signal });
@@ -93,6 +95,13 @@ async function wake(): Promise<Record<string, unknown>> {
     mac: (await runtime.inspect(clone.id, { signal })).nics[0]?.mac,
     reaches: await sh(runtime, clone, reach(ip)),
     reached: await sh(runtime, source, reach(own)),
+    // One that hangs would for hours.
+    ended: await sh(
+      runtime,
+      clone,
+      "cd /tmp; for n in $(seq 50); do [ $(ls | grep -c ended) = 2 ] && break; sleep 0.2; done; ls | grep ended",
+    ),
+    goesOn: await sh(runtime, source, "ls /tmp | grep ended"),
   };
   for (const vm of [source, clone]) await runtime.remove(vm.id, { force: true, signal });
   await runtime.snapshots.remove(snapshot.id, { signal });

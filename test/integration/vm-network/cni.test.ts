@@ -75,14 +75,15 @@ test("machines on routed links reach each other through the host", async () => {
   assert.deepEqual(await host.listLeased(), []);
 });
 
-test("a machine that wakes has its own address in the guest before it is ready", async () => {
+test("a machine that wakes has its own address in the guest before it is ready, and no connection of the old one", async () => {
   await using host = await openCniHost();
   await host.writeList("10-machines.conflist", bridgeList(host));
-  const { ip, own, guest, mac, reaches, reached } = await play(host, "wake");
+  const { ip, own, guest, mac, reaches, reached, ended, goesOn } = await play(host, "wake");
   assert.notEqual(own, ip);
   assert.match(String(guest), new RegExp(`inet ${String(own)}/24[^]*${String(mac)}`));
   assert.doesNotMatch(String(guest), new RegExp(`inet ${String(ip)}/`));
   assert.deepEqual([reaches, reached], ["yes", "yes"]);
+  assert.deepEqual([ended, goesOn], ["client-ended\nserver-ended", ""], "connections of the old address end");
   assert.deepEqual(await host.listLeftovers(), []);
   assert.deepEqual(await host.listLeased(), []);
 });

@@ -9,7 +9,7 @@ import {
   type Binaries,
   type Component,
 } from "@cocoon/controlplane";
-import { abortOnSignals, Fault } from "@cocoon/core";
+import { abortOnSignals, Fault, getErrorMessage } from "@cocoon/core";
 import { openKubeClient } from "@cocoon/kube";
 import { Listr } from "listr2";
 import {
@@ -47,7 +47,7 @@ export const command: CommandSpec = {
     "--agent-sandbox":
       "serve Sandbox, SandboxClaim, SandboxTemplate and SandboxWarmPool of agent-sandbox, too; later up keep it",
     "--network <mode>":
-      "cni: machines have a network of their own, with Services and names (needs root); user: forwarded ports only; auto: cni where this machine can; later up keep it (default: COCOON_NETWORK, else user)",
+      "cni: machines have a network of their own, with Services and names (needs root); user: forwarded ports only; auto: cni where this machine can; later up keep it (default: COCOON_NETWORK, else auto)",
     "--kubeconfig <path>":
       "use that cluster; no control plane is started here (default: a control plane of this machine)",
     "--context <name>":
@@ -78,8 +78,8 @@ export interface UpOptions extends HomeOptions, ClusterChoice {
 export async function up(options: UpOptions): Promise<void> {
   const directory = homeDirectory(options, process.env);
   const signal = abortOnSignals();
-  const network = await findNetwork(directory, options, signal);
-  const settings = readSettings(options, network); // bad values are errors before anything is written
+  const wish = await findNetwork(directory, options, signal);
+  const settings = readSettings(options, wish); // bad values are errors before anything is written
   if (options.dryRun) {
     process.stdout.write(await dryRunScript(directory, settings));
     return;
@@ -90,7 +90,7 @@ export async function up(options: UpOptions): Promise<void> {
     return await useExternal(directory, options, signal);
   }
   try {
-    const platform = await startPlatform(directory, { ...options, settings }, signal);
+    const { platform, network } = await startPlatform(directory, { ...options, wish }, signal);
     if (options.parts && options.demo) await bringUpDemo(platform, signal);
     const gateway = options.parts ? await ensureGatewayKey(platform, { signal }) : undefined;
     const sandboxes = options.parts ? await describeAgentSandbox(directory) : "";
@@ -107,17 +107,33 @@ export async function up(options: UpOptions): Promise<void> {
 /** The lock is given back before the demo is made: from then on the supervisor restarts parts. */
 async function startPlatform(
   directory: string,
-  { settings, ...options }: UpOptions & { readonly settings: Settings },
+  { wish, ...options }: UpOptions & { readonly wish: NetworkChoice | undefined },
   signal: AbortSignal,
-): Promise<Platform> {
+): Promise<{ readonly platform: Platform; readonly network: NetworkChoice | undefined }> {
   await using _lock = await lockPlatform(directory, signal);
   await forgetExternalCluster(directory);
   await warnLowSpace(directory);
-  const hasNetwork = settings.partSettings?.network === "cni";
-  const binaries = await findBinaries(directory, { ...options, hasNetwork }, signal);
+  const { binaries, network } = await findPrograms(directory, { ...options, wish }, signal);
+  const settings = readSettings(options, network);
   await using platform = await preparePlatform({ directory, binaries, ...settings }, { signal });
   for (const group of dependencyGroups(platform.components)) await startGroup(group, { directory, signal });
-  return platform;
+  return { platform, network };
+}
+
+/** Where those of the machines' network cannot be had, a new platform is brought up without it. */
+async function findPrograms(
+  directory: string,
+  { wish, ...options }: UpOptions & { readonly wish: NetworkChoice | undefined },
+  signal: AbortSignal,
+): Promise<{ readonly binaries: Binaries; readonly network: NetworkChoice | undefined }> {
+  const find = (hasNetwork: boolean) => findBinaries(directory, { ...options, hasNetwork }, signal);
+  if (!wish?.isReplaceable) return { binaries: await find(wish?.network === "cni"), network: wish };
+  try {
+    return { binaries: await find(true), network: wish };
+  } catch (error) {
+    signal.throwIfAborted();
+    return { binaries: await find(false), network: { network: "user", missing: getErrorMessage(error) } };
+  }
 }
 
 async function useExternal(

@@ -103,7 +103,7 @@ async function checkPlatformNetwork({ directory, env, signal }: CheckContext): P
     return problem(`machines of this platform are on a network of their own, but: ${missing}`, fix);
   if (before === "user" || missing !== undefined)
     return ok(`machines have forwarded ports only: ${missing ?? "as this platform was made"}`);
-  const how = before === "cni" ? "have" : "of up --network cni have";
+  const how = before === "cni" ? "have" : "will have";
   return ok(`machines ${how} a network of their own, with Services and names`);
 }
 

@@ -12,7 +12,7 @@ const unable = { findMissing: async () => "it needs root" };
 const able = { findMissing: async () => undefined };
 
 test("auto is the best that the machine can do, and says what is missing", async () => {
-  assert.deepEqual(await chooseNetwork(wishes, able), { network: "cni" });
+  assert.deepEqual(await chooseNetwork(wishes, able), { network: "cni", isReplaceable: true });
   assert.deepEqual(await chooseNetwork(wishes, unable), { network: "user", missing: "it needs root" });
 });
 
@@ -32,9 +32,10 @@ test("what was asked for is not replaced by something else", async () => {
   assert.deepEqual(await chooseNetwork({ ...wishes, wanted: "user" }, able), { network: "user" });
 });
 
-test("without a wish a platform keeps what it has, and a new one has forwarded ports", () => {
+test("without a wish a platform keeps what it has, and a new one has the best there is", () => {
   assert.equal(readNetworkWish(undefined, "cni"), "cni");
-  assert.equal(readNetworkWish(undefined, undefined), "user");
+  assert.equal(readNetworkWish(undefined, "user"), "user");
+  assert.equal(readNetworkWish(undefined, undefined), "auto");
   assert.equal(readNetworkWish("auto", "user"), "auto");
   assert.throws(() => readNetworkWish("bridge", undefined), /not one of auto, cni, user/);
 });

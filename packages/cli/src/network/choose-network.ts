@@ -10,6 +10,8 @@ export interface NetworkChoice {
   readonly network: NetworkMode;
   /** Why it is not the better one. */
   readonly missing?: string;
+  /** It is `auto` for a new platform: where its programs cannot be had either, the other one will do. */
+  readonly isReplaceable?: true;
 }
 
 interface Look extends Abortable {
@@ -36,17 +38,17 @@ export async function chooseNetwork(
   const chosen = before ?? wanted;
   if (chosen === "user") return { network: "user" };
   const missing = await look.findMissing(options);
-  if (missing === undefined) return { network: "cni" };
+  if (missing === undefined) return { network: "cni", ...(chosen === "auto" ? { isReplaceable: true } : {}) };
   if (chosen === "auto") return { network: "user", missing };
   throw new Fault("preconditionFailed", `machines cannot have a network of their own here: ${missing}`);
 }
 
-/** `text`: as it was typed; absent, a platform keeps what it has, and a new one has forwarded ports. */
+/** `text`: as it was typed; absent, a platform keeps what it has, and a new one has the best that this machine can do. */
 export function readNetworkWish(
   text: string | undefined,
   before: NetworkMode | undefined,
 ): NetworkWishes["wanted"] {
-  if (text === undefined) return before ?? "user";
+  if (text === undefined) return before ?? "auto";
   if (text === "auto" || text === "cni" || text === "user") return text;
   throw new Fault("badRequest", `--network ${text} is not one of auto, cni, user`);
 }

@@ -8,7 +8,7 @@
  *     node-<n>/ipam/        addresses that its machines have
  */
 import { once } from "node:events";
-import { copyFile, mkdir } from "node:fs/promises";
+import { copyFile, mkdir, rename } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
 import type { Component } from "@cocoon/controlplane";
@@ -43,7 +43,7 @@ export async function ensureClusterNetwork(context: PartContext, { signal }: Abo
   const directory = networkDirectory(context);
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const guard = await ensureLoopbackGuard(directory, { signal });
-  await copyFile(guard, guardPath(context));
+  await replaceFile(guard, guardPath(context));
   for (const node of context.topology.nodes) {
     const conf = nodeConfDirectory(context, node.number);
     await mkdir(conf, { recursive: true });
@@ -51,6 +51,13 @@ export async function ensureClusterNetwork(context: PartContext, { signal }: Abo
     await writeFileAtomically(join(conf, "10-cocoon.conflist"), `${JSON.stringify(list, null, 2)}\n`);
   }
   await ensureNamespaces(context.topology, { apiserverPort: readPort(context), signal });
+}
+
+/** Never written in place: a process that has it loaded would end. */
+async function replaceFile(from: string, to: string): Promise<void> {
+  const next = `${to}.next`;
+  await copyFile(from, next);
+  await rename(next, to);
 }
 
 function guardPath(place: Place): string {
