@@ -169,6 +169,21 @@ test("a reader waits while the registry and the page server are gone, and then g
   assert.equal(await served.read(names.disk), served.sums.get(names.disk));
 });
 
+test("once everything is local, the page server becomes a smaller program, and readers notice nothing", async () => {
+  await using served = await serve();
+  const { pid } = await served.server();
+  await becomesLocal(served);
+  const readings = Array.from({ length: 8 }, () => served.read(names.memory));
+  await eventually(async () => {
+    const command = await readFile(`/proc/${pid}/cmdline`, "utf8");
+    assert.ok(command.includes("\0--local\0"), command);
+  }, patience);
+  served.link.cut();
+  for (const each of readings) assert.equal(await each, served.sums.get(names.memory));
+  assert.equal(await served.read(names.disk), served.sums.get(names.disk));
+  assert.deepEqual(await served.server(), tryIdentify(pid), "it is still known");
+});
+
 test("once everything is local, a new page server needs no registry, and files are what they were", async () => {
   await using served = await serve();
   // From here on the kernel knows the file by its number.
