@@ -40,6 +40,50 @@ export async function assertReachable({ kubectl, inGuest }: Platform): Promise<v
   await kubectl("delete", "service", "door");
 }
 
+/** A set that only its own machines may reach; taken back at the end. */
+export async function assertPolicyHolds({ kubectl, inGuest }: Platform): Promise<void> {
+  const isolate = (isolation: string | null) => {
+    const patch = JSON.stringify({ spec: { network: isolation === null ? null : { isolation } } });
+    return kubectl("patch", "cocoonset.cocoonset.cocoonstack.io/demo", "--type=merge", "-p", patch);
+  };
+  const knock = (from: string) =>
+    inGuest(from, "nc -w 3 demo-0.demo 22 </dev/null >/dev/null 2>&1 && echo open || echo shut");
+  const answers = async (expected: readonly [own: string, other: string]) =>
+    assert.deepEqual([await knock("demo-1"), await knock("peer-0")], expected);
+  await eventually(() => answers(["open\n", "open\n"]), patience);
+  await isolate("Set");
+  await eventually(() => answers(["open\n", "shut\n"]), patience);
+  await isolate(null);
+  await eventually(() => answers(["open\n", "open\n"]), patience);
+}
+
+/**
+ * `peer-0` sleeps and wakes on the other node: when it is ready the guest has its new address, others reach it by its name, and a
+ * connection from its old address has ended instead of hanging.
+ */
+export async function assertAddressFollows(platform: Platform): Promise<void> {
+  const { home, inGuest } = platform;
+  const before = await readPod(platform, "peer-0", "status.podIP");
+  // Its input never ends: nc does only when the connection does.
+  const hold = "exec 3<>/tmp/silence; nc demo-0.demo 22 <&3 >/tmp/banner 2>&1; touch /tmp/ended";
+  await inGuest("peer-0", `mkfifo /tmp/silence; (${hold}) >/dev/null 2>&1 </dev/null &`);
+  await eventually(async () => assert.match(await inGuest("peer-0", "cat /tmp/banner"), /^SSH-/), patience);
+  const node = await readPod(platform, "demo-0", "spec.nodeName");
+  const moved = await npm(home, "cocoonctl", "--", "migrate", "peer", node);
+  assert.equal(moved.code, 0, moved.stderr + moved.stdout);
+  const after = await readPod(platform, "peer-0", "status.podIP");
+  assert.notEqual(after, before);
+  const seen = await inGuest("peer-0", "ip -4 -o address show eth0");
+  assert.match(seen, new RegExp(`inet ${after.replaceAll(".", "\\.")}/`));
+  assert.doesNotMatch(seen, new RegExp(`inet ${before.replaceAll(".", "\\.")}/`));
+  // It was reset before the machine was ready; its program notices in a moment. One that hangs would for hours.
+  const ended = async () => assert.match(await inGuest("peer-0", "ls /tmp"), /^ended$/m);
+  await eventually(ended, { timeoutMs: 10_000, intervalMs: 200 });
+  const banner = async () =>
+    assert.match(await inGuest("demo-0", "sleep 5 | nc -w 10 peer-0.peer 22 | head -n 1"), /^SSH-2\.0-/);
+  await eventually(banner, patience);
+}
+
 async function readPod({ kubectl }: Platform, pod: string, field: string): Promise<string> {
   return kubectl("get", "pod", pod, "-o", `jsonpath={.${field}}`);
 }

@@ -11,7 +11,13 @@ import { markedProcesses } from "@cocoon/controlplane";
 import { count, eventually, requireRoot, runCommand, seededRandom, testSeed, tier } from "@cocoon/testkit";
 import { usePythonSdk } from "./agent-sandbox.ts";
 import { runDocument } from "./documented-commands.ts";
-import { assertReachable, listNamespaces, withPeer } from "./cluster-network.ts";
+import {
+  assertAddressFollows,
+  assertPolicyHolds,
+  assertReachable,
+  listNamespaces,
+  withPeer,
+} from "./cluster-network.ts";
 import { newHome, npm, personalEnvironment, root } from "./home.ts";
 import { convergeMs, machineProcesses, openPlatform } from "./platform.ts";
 import { pullThePlugWhileFallingAsleep } from "./plug.ts";
@@ -80,7 +86,12 @@ test("one platform, from nothing to nothing", { timeout: 40 * 60_000 }, async (t
   });
 
   await step("machines reach each other on both nodes, Services and the API server by name", async () => {
-    await withPeer(platform, () => assertReachable(platform));
+    await withPeer(platform, async () => {
+      await assertReachable(platform);
+      if (tier() !== "full") return;
+      await assertPolicyHolds(platform);
+      await assertAddressFollows(platform);
+    });
   });
 
   await step(
