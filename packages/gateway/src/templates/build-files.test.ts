@@ -14,7 +14,7 @@ import { BuildFiles } from "./build-files.ts";
 import { archiveRepository } from "./file-archives.ts";
 
 const name = { namespace: "team-a", hash: "a".repeat(64) };
-const options = { signal: AbortSignal.timeout(30_000) };
+const options = { signal: new AbortController().signal };
 const hourMs = 3_600_000;
 const maxBytes = 20_000_000;
 
