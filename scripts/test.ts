@@ -1,22 +1,31 @@
-/**
- * Runs the tests in tiers: check, unit, integration (one real control plane for all files), end-to-end.
- *
- *   node scripts/test.ts all|full|check|unit|integration|e2e [--record] [file…]
- *
- * --record writes how long each job took to test/durations.json when all passed.
- */
+/** Runs the tests in tiers: check, unit, integration (one real control plane for all files), end-to-end. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { globSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ownControlPlane, testBinaries, tier } from "@cocoon/testkit";
 import { runJobs, type JobOptions, type JobResult, type TestJob } from "./run-jobs.ts";
 
 const root = join(import.meta.dirname, "..");
+const usage = `npm test|run test:full|test:unit|test:int|test:e2e|check -- [--record] [FILE...]
+
+  FILE       only these test files, relative to the repository (default: all of the tier)
+  --record   writes how long each job took to test/durations.json when all passed (default: off)
+  --help     prints this
+`;
 const [tierName = "all", ...rest] = process.argv.slice(2);
-const named = rest.filter((argument) => argument !== "--record");
+if (rest.includes("--help") || rest.includes("-h")) {
+  process.stdout.write(usage);
+  process.exit(0);
+}
 const isRecording = rest.includes("--record");
+const named = rest.filter((argument) => argument !== "--record");
+const unknown = named.filter((name) => !existsSync(join(root, name)));
+if (unknown.length > 0) {
+  console.error(`no such option or test file: ${unknown.join(", ")}\n\n${usage}`);
+  process.exit(2);
+}
 /** Seconds of each job in the small tier, measured on two cores. */
 const durationsPath = join(root, "test/durations.json");
 const durations = JSON.parse(readFileSync(durationsPath, "utf8")) as Readonly<Record<string, number>>;

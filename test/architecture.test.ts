@@ -24,7 +24,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   colocation: ["core", "contract", "kube"],
   vk: ["core", "contract", "oci", "machine", "vm", "qemu", "images", "kube", "kubelet"],
   cocoon: ["core", "contract", "oci", "vm", "qemu", "images"],
-  gateway: ["core", "contract", "kube", "kubelet"],
+  gateway: ["core", "contract", "kube", "kubelet", "oci"],
   dashboard: ["core", "contract", "kube"],
   cli: [
     "core",

@@ -171,7 +171,7 @@ function withSlots(manifest: Manifest): object {
     imagePullPolicy: slot.scalar(".Values.image.pullPolicy"),
   };
   const { initContainers } = template.spec;
-  const asksRegistry = ["operator", "webhook"].includes(section);
+  const asksRegistry = ["operator", "webhook", "gateway"].includes(section);
   const pod = {
     ...template.spec,
     imagePullSecrets: slot.optional(".Values.imagePullSecrets"),

@@ -1,19 +1,10 @@
-/**
- * npm run chaos: random histories of operations and faults on a platform of its own with real guests.
- *
- *   --minutes N | --steps N   how long; one history of 12 steps by default
- *   --seed S                  repeats the choices of a run
- *   --replay FILE             runs the steps of a file instead of random ones
- *   --only, --except KINDS    operations and faults to choose from or to leave out, separated by commas (kill, kill:etcd)
- *   --history NAMES           runs named histories instead ("all", "list")
- *   --write-docs              puts the results into docs/reliability.md
- *   --keep                    keeps the state directory, also after success
- */
+/** `npm run chaos`: random histories of operations and faults on a platform of its own with real guests. */
 import { randomInt } from "node:crypto";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { getErrorMessage } from "@cocoon/core";
 import { demoImageName, openImageLibrary } from "@cocoon/images";
 import { testBinaries } from "@cocoon/testkit";
 
@@ -28,20 +19,47 @@ import { imageCache, openPlatform } from "./platform.ts";
 const insideKey = "COCOON_CHAOS_DIRECTORY";
 const root = join(import.meta.dirname, "..", "..");
 
-const { values } = parseArgs({
-  options: {
-    minutes: { type: "string" },
-    steps: { type: "string" },
-    seed: { type: "string" },
-    replay: { type: "string" },
-    only: { type: "string", default: "" },
-    except: { type: "string", default: "" },
-    history: { type: "string" },
-    "settle-seconds": { type: "string", default: "240" },
-    "write-docs": { type: "boolean", default: false },
-    keep: { type: "boolean", default: false },
-  },
-});
+const options = {
+  minutes: { type: "string" },
+  steps: { type: "string" },
+  seed: { type: "string" },
+  replay: { type: "string" },
+  only: { type: "string", default: "" },
+  except: { type: "string", default: "" },
+  history: { type: "string" },
+  "settle-seconds": { type: "string", default: "240" },
+  "write-docs": { type: "boolean", default: false },
+  keep: { type: "boolean", default: false },
+  help: { type: "boolean", short: "h", default: false },
+} as const;
+
+const usage = `npm run chaos -- [OPTIONS]: random histories of operations and faults on a platform of its own with real guests
+
+  --minutes N | --steps N   how long (default: one history of 12 steps)
+  --seed S                  repeats the choices of a run (default: a random one, printed)
+  --replay FILE             runs the steps of a file instead of random ones
+  --only, --except KINDS    operations and faults to choose from or to leave out, separated by commas (kill, kill:etcd)
+  --history NAMES           runs named histories instead ("all"; "list" prints them)
+  --settle-seconds N        how long the platform may take to recover after a step (default: 240)
+  --write-docs              puts the results into docs/reliability.md
+  --keep                    keeps the state directory, also after success
+  --help                    prints this
+`;
+
+const { values } = readOptions();
+if (values.help) {
+  process.stdout.write(usage);
+  process.exit(0);
+}
+
+function readOptions() {
+  try {
+    return parseArgs({ options });
+  } catch (error) {
+    process.stderr.write(`${getErrorMessage(error)}\n\n${usage}`);
+    return process.exit(2);
+  }
+}
 
 const inside = process.env[insideKey];
 process.exit(inside === undefined ? await prepareAndEnter() : await runInside(inside));

@@ -246,6 +246,9 @@ MALLOC_TRIM_THRESHOLD_=131072 \
 KUBECONFIG=/state/parts/identities/cocoon-gateway.kubeconfig \
 GATEWAY_LISTEN_ADDR=127.0.0.1:3000 \
 GATEWAY_METRICS_ADDR=127.0.0.1:3001 \
+OCI_REGISTRY=127.0.0.1:5000 \
+EPOCH_CA_CERT=/state/pki/ca.crt \
+EPOCH_TOKEN=... \
 node \
   --max-semi-space-size=2 \
   /source/packages/gateway/src/main.ts &

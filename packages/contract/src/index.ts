@@ -4,9 +4,12 @@
  */
 export {
   findSandboxOwner,
+  isSandboxVmName,
   podSnapshotFinalizer,
+  readSandboxMachine,
   sandboxFinalizer,
   sandboxKind,
+  sandboxMachineAnnotation,
   sandboxNodeAnnotation,
   sandboxVmName,
   type SandboxReference,

@@ -8,6 +8,8 @@ export const mediaType = {
   snapshotPacked: `${vendor}.snapshot.packed.v1+json`,
   /** Keeps the packs of a snapshot that is gone; cannot be started. */
   snapshotAnchor: `${vendor}.snapshot.anchor.v1+json`,
+  /** Files of a COPY step that wait for the build of a template. */
+  templateFiles: `${vendor}.template.files.v1+json`,
   snapshotIndex: `${vendor}.snapshot.index.v1`,
   snapshotPack: `${vendor}.snapshot.pack.v1`,
   snapshotConfig: `${vendor}.snapshot.config.v1+json`,

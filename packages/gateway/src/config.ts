@@ -1,6 +1,7 @@
 /** Settings of cocoon-gateway. */
 import { optionType, tryParseJson, type ConfigOf, type Program } from "@cocoon/core";
 import { kubeClientOptions } from "@cocoon/kube";
+import { credentialOptions } from "@cocoon/oci";
 import * as z from "zod";
 import { templatesSchema } from "./sandboxes/templates.ts";
 
@@ -85,6 +86,19 @@ const options = {
     schema: optionType.durationMs(55_000),
     description: "how long a request waits for a machine to start, pause or wake",
     env: ["GATEWAY_WAIT"],
+  },
+  ociRegistry: {
+    schema: optionType.optionalText(),
+    description:
+      "registry that keeps files of COPY steps until their build, host[:port][/prefix]; wins over EPOCH_URL; without either COPY is refused",
+    env: ["OCI_REGISTRY"],
+  },
+  epochUrl: { schema: optionType.optionalText(), description: "epoch server for them", env: ["EPOCH_URL"] },
+  ...credentialOptions,
+  dockerConfig: {
+    schema: optionType.text("/root/.docker/config.json"),
+    description: "docker configuration file with registry credentials, where EPOCH_TOKEN is not set",
+    env: ["GATEWAY_DOCKER_CONFIG"],
   },
   sandboxRouterAddr: {
     schema: optionType.optionalText(),

@@ -10,6 +10,7 @@ import {
   type MainContext,
 } from "@cocoon/core";
 import { openKubeClient } from "@cocoon/kube";
+import { openConfiguredRegistry, type Registry } from "@cocoon/oci";
 import { gatewayProgram, type GatewayConfig } from "./config.ts";
 import { startSandboxRouter } from "./sandbox-router/router.ts";
 import { startGateway, type GatewayOptions } from "./start.ts";
@@ -25,7 +26,10 @@ async function run({ config, log, signal }: MainContext<(typeof gatewayProgram)[
   const client = stack.use(
     await openKubeClient({ signal, log, userAgent: "cocoon-gateway", registry, kubeconfig, context }),
   );
-  const gateway = stack.use(await startGateway({ client, ...readSettings(config), log, signal }));
+  const filesRegistry = await openFilesRegistry(config);
+  if (filesRegistry) stack.use(filesRegistry);
+  const settings = { ...readSettings(config), registry: filesRegistry };
+  const gateway = stack.use(await startGateway({ client, ...settings, log, signal }));
   health.addCheck("listener", () => gateway.server.checkListener({ path: "/health", timeoutMs: 2_000 }));
   if (config.sandboxRouterAddr) {
     const { seedSecret, maxUploadBytes, sandboxRouterAuthorization: authorization } = config;
@@ -36,6 +40,18 @@ async function run({ config, log, signal }: MainContext<(typeof gatewayProgram)[
   health.markReady();
   await Promise.race([aborted(signal), gateway.failed]);
   health.markStopping();
+}
+
+async function openFilesRegistry(config: GatewayConfig): Promise<Registry | undefined> {
+  const address = config.ociRegistry ?? config.epochUrl;
+  if (!address) return undefined;
+  return openConfiguredRegistry({
+    address,
+    token: config.epochToken,
+    dockerConfig: config.dockerConfig,
+    google: { file: config.googleApplicationCredentials, metadataHost: config.gceMetadataHost },
+    caFile: config.epochCaCert,
+  });
 }
 
 function readSettings(config: GatewayConfig): Omit<GatewayOptions, "client" | "signal"> {

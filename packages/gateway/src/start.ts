@@ -1,6 +1,7 @@
 /** A whole gateway: caches, the control API, the envd API and the ports of sandboxes behind one listener. */
 import { silentLogger, type Logger, type RunningServer } from "@cocoon/core";
 import type { KubeConnection, ObjectCache } from "@cocoon/kube";
+import type { Registry } from "@cocoon/oci";
 import { openGatewayCaches } from "./cluster/caches.ts";
 import { PodAccess } from "./cluster/pod-access.ts";
 import { buildBuildRoutes } from "./control/build-routes.ts";
@@ -34,6 +35,7 @@ import { Templates, type TemplateTable } from "./sandboxes/templates.ts";
 import { Tokens } from "./sandboxes/tokens.ts";
 import { WarmPool } from "./sandboxes/warm-pool.ts";
 import { BuildFiles } from "./templates/build-files.ts";
+import { archiveRepository } from "./templates/file-archives.ts";
 import { BuildRecords } from "./templates/build-records.ts";
 import { TemplateBuilder } from "./templates/template-builder.ts";
 import { Authenticator } from "./tenants/authenticate.ts";
@@ -42,6 +44,8 @@ import { TenantSets } from "./tenants/tenant.ts";
 
 export interface GatewayOptions {
   readonly client: KubeConnection;
+  /** Keeps the files of COPY steps; without it these are refused. */
+  readonly registry?: Registry | undefined;
   readonly listen: { readonly host: string; readonly port: number };
   readonly tls?: { readonly certFile: string; readonly keyFile: string } | undefined;
   readonly domain?: string | undefined;
@@ -71,7 +75,8 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
   await using stack = new AsyncDisposableStack();
   const seed = await ensureSeed(client, options.seedSecret, { signal });
   const tokens = new Tokens(seed);
-  const files = stack.use(new BuildFiles({ seed, maxBytes: limits.maxUploadBytes }));
+  const repository = options.registry?.repository(archiveRepository);
+  const files = stack.use(new BuildFiles({ seed, maxBytes: limits.maxUploadBytes, repository, log }));
   const caches = stack.use(await openGatewayCaches(client, { log, signal }));
   const pods = stack.use(new PodAccess(client));
   const guests = new Guests(pods, tokens);

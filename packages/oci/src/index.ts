@@ -15,6 +15,8 @@ export { credentialOptions } from "./registry/settings.ts";
 export { openRegistry, Registry } from "./registry/registry.ts";
 export { type ConnectionGuard } from "./registry/transport.ts";
 export { Repository } from "./registry/repository.ts";
+export { toBlobContent } from "./registry/blob-content.ts";
+export { MemoryBudget } from "./work/memory-budget.ts";
 export { type BlobPart } from "./registry/blob-download.ts";
 export { assertDigest, computeDigest } from "./digest.ts";
 export { ChunkStore, type StoreStats } from "./chunks/chunk-store.ts";

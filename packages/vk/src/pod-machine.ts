@@ -1,5 +1,5 @@
 /** A pod of this node, read once at the boundary: the machine, and what only the kubelet reads of it. */
-import { annotation, findSandboxOwner, readFlag, readText, sandboxVmName } from "@cocoon/contract";
+import { annotation, findSandboxOwner, isSandboxVmName, readFlag, readText } from "@cocoon/contract";
 import { podSnapshotAnnotation, sandboxHash } from "@cocoon/contract/agent-sandbox";
 import { Fault, isFault, tryParseJson } from "@cocoon/core";
 import type { Pod } from "@cocoon/kubelet";
@@ -24,7 +24,7 @@ export interface PodMachine extends Machine {
   readonly pause: boolean;
   /** It does, or did a moment ago. */
   readonly paused: boolean;
-  /** The pod belongs to a Sandbox, and the machine is named after it. */
+  /** The pod belongs to a Sandbox, and the machine is named after one: this, or the one that it took the pod over from. */
   readonly ofSandbox: boolean;
 }
 
@@ -85,8 +85,7 @@ function readEnvironment(annotations: Pod["metadata"]["annotations"]): GivenEnvi
 }
 
 function isOfSandbox(pod: Pod, vmName: string): boolean {
-  const owner = findSandboxOwner(pod);
-  return owner !== undefined && sandboxVmName(pod.metadata.namespace ?? "", owner.uid) === vmName;
+  return findSandboxOwner(pod) !== undefined && isSandboxVmName(pod.metadata.namespace ?? "", vmName);
 }
 
 function readSnapshotRequest(annotations: Pod["metadata"]["annotations"]): string {

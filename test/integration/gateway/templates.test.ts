@@ -1,6 +1,9 @@
-/** Templates that the SDK's builder makes: steps in a machine, saved, and sandboxes of them. */
+/** Templates that the SDK's builder makes: steps in a machine, saved, and sandboxes of them. Files go to another replica than the build. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { mkdir, writeFile } from "node:fs/promises";
+import { createServer, request } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { eventually, ownControlPlane, temporaryDirectory } from "@cocoon/testkit";
@@ -20,8 +23,40 @@ after(async () => {
   await cluster[Symbol.asyncDispose]();
 });
 
+/** A balancer in front of two replicas: the second one takes uploads, and ends after the first. */
+async function openBalancer(): Promise<
+  { readonly url: string; readonly uploads: string[] } & AsyncDisposable
+> {
+  const other = await world.newGateway();
+  const uploads: string[] = [];
+  const server = createServer((incoming, response) => {
+    const isUpload = incoming.method === "PUT";
+    const { method, url: path, headers } = incoming;
+    const to = request(isUpload ? other.server.url : world.url, { method, path, headers }, (answer) => {
+      response.writeHead(answer.statusCode ?? 502, answer.headers);
+      answer.pipe(response);
+      if (isUpload) answer.on("end", () => void other[Symbol.asyncDispose]());
+    });
+    if (isUpload) uploads.push(path ?? "");
+    to.on("error", () => response.destroy());
+    incoming.pipe(to);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    uploads,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}
+
 test("a template is built by its steps, and sandboxes of it have its files, environment, user and directory", async () => {
   await using context = await temporaryDirectory();
+  await using balancer = await openBalancer();
   await mkdir(join(context.path, "app"));
   await writeFile(join(context.path, "app", "main.txt"), "from the client\n");
   const template = Template({ fileContextPath: context.path })
@@ -34,10 +69,12 @@ test("a template is built by its steps, and sandboxes of it have its files, envi
   const lines: string[] = [];
   const built = await Template.build(template, "mine", {
     ...world.connection,
+    apiUrl: balancer.url,
     ...slow,
     onBuildLogs: (entry) => void lines.push(entry.message),
   });
   assert.equal(built.name, "mine");
+  assert.equal(balancer.uploads.length, 1);
   assert.ok(
     lines.some((line) => line.includes("RUN echo $STAGE")),
     lines.join("\n"),

@@ -30,6 +30,9 @@ export interface GatewayWorld extends AsyncDisposable {
   /** Another replica, with changes of its own. */
   newGateway(changes?: Partial<GatewayOptions>): Promise<RunningGateway>;
   newKey(namespace: string): Promise<string>;
+  /** Kills the kubelet and every VM of the node. */
+  loseNode(): Promise<void>;
+  returnNode(): Promise<void>;
   /** What the cluster says of the sandboxes, for a test that failed. */
   describe(): Promise<string>;
 }
@@ -65,7 +68,7 @@ export async function openGatewayWorld(cluster: OwnControlPlane): Promise<Gatewa
     join(import.meta.dirname, "../../../deploy/gateway/rbac.yaml"),
   ]);
   assert.equal(applied.code, 0, applied.stderr);
-  const { world } = stack.use(await openRealNode(cluster));
+  const { world, node, killVms } = stack.use(await openRealNode(cluster));
   const namespace = world.namespace.name;
   const admin = stack.use(await openKubeClient({ kubeconfig: cluster.kubeconfigPath, signal }));
   const credentials = fixedCredential({ kind: "bearer", token: world.token });
@@ -88,6 +91,7 @@ export async function openGatewayWorld(cluster: OwnControlPlane): Promise<Gatewa
     stack.use(
       await startGateway({
         client: own,
+        registry,
         listen: { host: "127.0.0.1", port: 0 },
         templates: { base: template },
         seedSecret: "cocoon-gateway-seed",
@@ -110,6 +114,11 @@ export async function openGatewayWorld(cluster: OwnControlPlane): Promise<Gatewa
     connection: { apiKey: key, apiUrl: url, sandboxUrl: url },
     newGateway,
     newKey,
+    loseNode: async () => {
+      await node.kill();
+      await killVms();
+    },
+    returnNode: () => node.start(),
     describe: async () => {
       const shown = ["cocoonsets,pods,events", "-n", namespace, "-o", "yaml"];
       return (await cluster.kubectl(["get", ...shown])).stdout;

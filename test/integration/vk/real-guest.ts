@@ -11,7 +11,7 @@ import {
 } from "@cocoon/testkit";
 import { demoImageName } from "@cocoon/images";
 import type { VmRuntime } from "@cocoon/vm";
-import { openQemuRuntimeIn } from "../vm/qemu-harness.ts";
+import { killVm, openQemuRuntimeIn } from "../vm/qemu-harness.ts";
 import { machinePod, openWorld, runMachine, type NodeChanges, type TestVk, type World } from "./test-vk.ts";
 
 /** One way from kubectl to the kubelet. */
@@ -87,6 +87,8 @@ export async function reaches(world: World, pod: string, state: string): Promise
 export interface RealNode extends AsyncDisposable {
   readonly world: World;
   readonly node: TestVk;
+  /** By SIGKILL, as a host that fails does. */
+  readonly killVms: () => Promise<void>;
 }
 
 /** A node whose VMs are real, with a store of its own. */
@@ -102,7 +104,14 @@ export async function openRealNode(cluster: TestCluster, options: RealGuestOptio
     runtime: async () => wrap(await openQemuRuntimeIn(directory.path, { signal: life.signal })),
     ...(options.changes ? { changes: options.changes } : {}),
   });
-  return { world, node, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+  const killVms = () => killVmsIn(directory.path);
+  return { world, node, killVms, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+}
+
+async function killVmsIn(root: string): Promise<void> {
+  const { signal } = new AbortController();
+  await using runtime = await openQemuRuntimeIn(root, { signal });
+  for (const vm of await runtime.list({ signal })) await killVm(vm);
 }
 
 /** VMs outlive their kubelet; they must not outlive the test. */

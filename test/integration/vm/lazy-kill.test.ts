@@ -9,7 +9,7 @@ import { open, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
-import { count, eventually, requireRoot, seededRandom, testSeed, tier } from "@cocoon/testkit";
+import { count, eventually, requireRoot, seededRandom, testSeed } from "@cocoon/testkit";
 import type { VmRuntime } from "@cocoon/vm";
 import {
   diskSumScript,
@@ -83,14 +83,9 @@ async function removeAll(node: LazyNode, runtime: VmRuntime): Promise<void> {
   assert.ok(!(await readFile("/proc/self/mountinfo", "utf8")).includes(node.root), "no mount is left");
 }
 
-// QEMU ended in some runs of this test, for a reason that is not known; such a machine is woken again from the registry. Until it is
-// known, the strict form is not for every run.
 test(
   "a page server that is killed again and again is replaced, and the guest gets the right content",
-  {
-    ...slowTest,
-    skip: tier() === "full" ? false : "full tier only: QEMU sometimes ends when its server is killed",
-  },
+  slowTest,
   async () => {
     await using node = await openLazyNode(machine, slow);
     await using runtime = await node.open();
@@ -98,7 +93,7 @@ test(
     const { pid } = await runtime.inspect(id, { signal });
     const sums = startSums(runtime, id);
     const killed = new Set<number>();
-    for (let round = 0; round < 3; round += 1) {
+    for (let round = 0; round < count({ small: 2, full: 4 }); round += 1) {
       const server = await killPageServer(node, id);
       assert.ok(!killed.has(server));
       killed.add(server);
@@ -119,7 +114,7 @@ test("a guest waits while the registry is gone, and continues with the right con
   await using runtime = await node.open();
   const id = await wake(runtime, { name: "cut", digest: machine.digest });
   const sums = startSums(runtime, id);
-  for (let round = 0; round < 2; round += 1) {
+  for (let round = 0; round < count({ small: 1, full: 3 }); round += 1) {
     node.link.cut();
     await isHeldUp(runtime, id);
     // A server that starts while the registry is gone has no list of the machine's chunks.

@@ -9,9 +9,10 @@ export function gatewayPart(context: PartContext): Component {
   return programPart(context, {
     name: "gateway",
     summary: "sandboxes for the E2B SDKs, and traffic to their ports",
-    needs: ["kube-apiserver", "operator"],
+    needs: ["kube-apiserver", "operator", "registry"],
     program: "gateway",
     account: account.gateway,
+    usesRegistry: true,
     env: {
       GATEWAY_LISTEN_ADDR: `${loopback}:${ports.gateway}`,
       GATEWAY_METRICS_ADDR: `${loopback}:${ports.gatewayHealth}`,

@@ -19,6 +19,9 @@ export const sandboxFinalizer = "vm.cocoonstack.io/sandbox-snapshot";
 /** On a Sandbox: the node that made its VM last, and when. Written before the VM exists. */
 export const sandboxNodeAnnotation = "vm.cocoonstack.io/sandbox-node";
 
+/** On a Sandbox that took over another one's pod: `<its uid>/<VM name>`. With the uid, a copied annotation says nothing. */
+export const sandboxMachineAnnotation = "vm.cocoonstack.io/sandbox-machine";
+
 /** Keeps a PodSnapshot until its tag was removed from the registry. */
 export const podSnapshotFinalizer = "vm.cocoonstack.io/pod-snapshot";
 
@@ -44,4 +47,24 @@ export function sandboxVmName(namespace: string, uid: string): string {
   if (plain.length <= maxVmName) return plain;
   const reversed = namespace.split("").toReversed().join("");
   return `sbx-${sandboxHash(namespace)}${sandboxHash(reversed)}-${uid}`;
+}
+
+interface SandboxLike {
+  readonly metadata: Pick<PodLike["metadata"], "namespace" | "annotations"> & {
+    readonly uid?: string | undefined;
+  };
+}
+
+const uidLength = 36;
+
+/** The name is that of a Sandbox's machine in this namespace. It ends with the Sandbox's uid. */
+export function isSandboxVmName(namespace: string, name: string): boolean {
+  return name === sandboxVmName(namespace, name.slice(-uidLength));
+}
+
+/** The machine of a Sandbox: named after it, or the one that it took over. */
+export function readSandboxMachine({ metadata }: SandboxLike): string {
+  const { namespace = "", uid = "", annotations } = metadata;
+  const [recordedFor, name = ""] = (annotations?.[sandboxMachineAnnotation] ?? "").split("/");
+  return recordedFor === uid && isSandboxVmName(namespace, name) ? name : sandboxVmName(namespace, uid);
 }

@@ -47,7 +47,7 @@ export function buildBuildRoutes({ records, files, builder }: BuildRoutesOptions
     "GET /templates/{id}/files/{hash}": async (call) => {
       const name = { namespace: call.tenant.namespace, hash: call.parameter("hash") };
       if (!/^[0-9a-f]{64}$/.test(name.hash)) throw new ApiError(400, "hash: 64 hex digits");
-      const present = await files.has(name);
+      const present = await files.has(name, call);
       const url = `${readOrigin(call)}${files.sign(name)}`;
       sendJson(call.response, 201, { present, url });
     },

@@ -1,53 +1,57 @@
-/**
- * Archives of COPY steps, between their upload and the build that needs them. They are kept on the replica that took them, for an hour: the
- * client uploads what is not present.
- */
+/** Archives of COPY steps: uploads by signed URLs, with limits, and what is kept of them for the builds of any replica. */
 import { createHmac } from "node:crypto";
-import { createWriteStream } from "node:fs";
-import { mkdir, mkdtemp, rename, rm, stat } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { Transform, type TransformCallback } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import { getErrorMessage, type Abortable, type Logger } from "@cocoon/core";
+import { MemoryBudget, type Repository } from "@cocoon/oci";
 import { ApiError } from "../http/answer.ts";
 import { equalTexts } from "../sandboxes/tokens.ts";
+import { FileArchives, type ArchiveName } from "./file-archives.ts";
 
 export interface BuildFilesOptions {
   readonly seed: string;
+  /** Of one upload, and of all that wait in a namespace. */
   readonly maxBytes: number;
+  /** Where they are kept; without it COPY is not offered. */
+  readonly repository: Repository | undefined;
+  readonly log: Logger;
+  readonly now?: () => number;
 }
 
-export interface FileName {
-  readonly namespace: string;
-  readonly hash: string;
-}
-
-const keepMs = 3_600_000;
 const mostFiles = 200;
+const pieceBytes = 4 * 1024 * 1024;
+/** For the pieces of all uploads that a replica takes at the same time. */
+const memoryBytes = 16 * pieceBytes;
+/** A client that needs longer for one piece holds up the others. */
+const pieceMs = 120_000;
+const answerMs = 60_000;
+const sweepMs = 3_600_000;
 export const uploadPrefix = "/template-files/";
 
-export class BuildFiles implements AsyncDisposable {
+export class BuildFiles implements Disposable {
   readonly #options: BuildFilesOptions;
-  readonly #timers = new Map<string, NodeJS.Timeout>();
-  #directory: Promise<string> | undefined;
+  readonly #archives: FileArchives | undefined;
+  readonly #memory = new MemoryBudget(memoryBytes);
+  readonly #timer: NodeJS.Timeout | undefined;
 
   constructor(options: BuildFilesOptions) {
+    const { repository, log, now } = options;
     this.#options = options;
+    if (!repository) return;
+    this.#archives = new FileArchives(repository, log, now);
+    this.#timer = setInterval(() => void this.#trySweep(), sweepMs).unref();
   }
 
-  async has(name: FileName): Promise<boolean> {
-    return (await this.tryFind(name)) !== undefined;
+  async has(name: ArchiveName, options: Abortable): Promise<boolean> {
+    return this.#requireArchives().has(name, options);
   }
 
-  /** Its path; undefined when it was not uploaded here. */
-  async tryFind(name: FileName): Promise<string | undefined> {
-    const path = await this.#locate(name);
-    return this.#timers.has(path) && (await stat(path).catch(() => undefined)) ? path : undefined;
+  /** Its bytes; undefined when it was not uploaded. */
+  async tryOpen(name: ArchiveName, options: Abortable): Promise<AsyncIterable<Uint8Array> | undefined> {
+    return this.#requireArchives().tryOpen(name, options);
   }
 
   /** Path of a URL that takes this file without an API key. */
-  sign(name: FileName): string {
+  sign(name: ArchiveName): string {
     return `${uploadPrefix}${name.namespace}/${name.hash}?signature=${this.#compute(name)}`;
   }
 
@@ -58,50 +62,70 @@ export class BuildFiles implements AsyncDisposable {
     const name = { namespace, hash };
     if (!equalTexts(this.#compute(name), url.searchParams.get("signature") ?? ""))
       throw new ApiError(403, "the signature of the upload is wrong");
-    if (this.#timers.size >= mostFiles)
-      throw new ApiError(503, "too many uploads wait for their builds", { headers: { "retry-after": "5" } });
-    const path = await this.#locate(name);
-    const partial = `${path}.${process.hrtime.bigint()}`;
-    try {
-      await pipeline(request, this.#limit(), createWriteStream(partial, { mode: 0o600 }));
-      await rename(partial, path);
-    } finally {
-      await rm(partial, { force: true });
+    const archives = this.#requireArchives();
+    const left = await this.#findRoom(archives, namespace);
+    if (Number(request.headers["content-length"] ?? 0) > left) throw tooLarge(left);
+    const gone = new AbortController();
+    request.on("close", () => request.complete || gone.abort(new ApiError(400, "the upload was cut")));
+    await archives.put(name, this.#cutPieces(request, { left, signal: gone.signal }), gone);
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+  }
+
+  #requireArchives(): FileArchives {
+    if (this.#archives) return this.#archives;
+    throw new ApiError(501, "COPY: this gateway has no registry for files of builds; set OCI_REGISTRY");
+  }
+
+  /** Bytes that the namespace may still upload. */
+  async #findRoom(archives: FileArchives, namespace: string): Promise<number> {
+    const kept = await archives.sweep({ namespace, signal: AbortSignal.timeout(answerMs) });
+    const bytes = kept.reduce((sum, each) => sum + each.bytes, 0);
+    if (kept.length < mostFiles && bytes < this.#options.maxBytes) return this.#options.maxBytes - bytes;
+    throw new ApiError(
+      503,
+      `namespace ${namespace} has ${kept.length} uploads of ${bytes} bytes for builds; each is kept for two hours`,
+      { headers: { "retry-after": "600" } },
+    );
+  }
+
+  async *#cutPieces(
+    request: IncomingMessage,
+    { left, signal }: Abortable & { readonly left: number },
+  ): AsyncGenerator<Buffer> {
+    using _room = await this.#memory.acquire(pieceBytes, { signal });
+    const late = setTimeout(() => request.destroy(new Error("the upload is too slow")), pieceMs);
+    using _timer = { [Symbol.dispose]: () => clearTimeout(late) };
+    let parts: Buffer[] = [];
+    let [length, size] = [0, 0];
+    for await (const part of request as AsyncIterable<Buffer>) {
+      parts.push(part);
+      length += part.length;
+      size += part.length;
+      if (size > left) throw tooLarge(left);
+      if (length < pieceBytes) continue;
+      yield Buffer.concat(parts);
+      late.refresh();
+      [parts, length] = [[], 0];
     }
-    clearTimeout(this.#timers.get(path));
-    this.#timers.set(path, setTimeout(() => void this.#drop(path), keepMs).unref());
+    if (length > 0) yield Buffer.concat(parts);
   }
 
-  async #drop(path: string): Promise<void> {
-    this.#timers.delete(path);
-    await rm(path, { force: true });
+  async #trySweep(): Promise<void> {
+    try {
+      await this.#archives?.sweep({ signal: AbortSignal.timeout(answerMs) });
+    } catch (error) {
+      this.#options.log.warn({ error: getErrorMessage(error) }, "archives of builds were not looked through");
+    }
   }
 
-  #limit(): Transform {
-    const { maxBytes } = this.#options;
-    let size = 0;
-    return new Transform({
-      transform: (chunk: Buffer, _encoding, done: TransformCallback) => {
-        size += chunk.length;
-        if (size > maxBytes) done(new ApiError(413, `the upload is larger than ${maxBytes} bytes`));
-        else done(null, chunk);
-      },
-    });
-  }
-
-  #compute({ namespace, hash }: FileName): string {
+  #compute({ namespace, hash }: ArchiveName): string {
     return createHmac("sha256", this.#options.seed).update(`files\0${namespace}\0${hash}`).digest("hex");
   }
+}
 
-  async #locate({ namespace, hash }: FileName): Promise<string> {
-    this.#directory ??= mkdtemp(join(tmpdir(), "cocoon-gateway-"));
-    const directory = join(await this.#directory, namespace);
-    await mkdir(directory, { recursive: true, mode: 0o700 });
-    return join(directory, hash);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const timer of this.#timers.values()) clearTimeout(timer);
-    if (this.#directory) await rm(await this.#directory, { recursive: true, force: true });
-  }
+function tooLarge(left: number): ApiError {
+  return new ApiError(413, `the upload is larger than ${left} bytes`);
 }

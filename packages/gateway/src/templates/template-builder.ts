@@ -1,5 +1,4 @@
 /** Builds templates: a machine of the base is started, the steps run in it, and it is saved as a snapshot that sandboxes start from. */
-import { createReadStream } from "node:fs";
 import { getErrorMessage, sleep, type Abortable, type Logger } from "@cocoon/core";
 import type { Guest } from "../guest/guest.ts";
 import { parseRecord } from "../guest/protocol.ts";
@@ -135,14 +134,14 @@ export class TemplateBuilder {
   ): Promise<string> {
     const { action, directory } = step;
     if (action.kind !== "copy") throw new ApiError(500, "no COPY step");
-    const path = await this.#options.files.tryFind({ namespace: machine.namespace, hash: action.hash });
-    if (path === undefined)
+    const { files } = this.#options;
+    const content = await files.tryOpen({ namespace: machine.namespace, hash: action.hash }, options);
+    if (!content)
       throw new StepFailed(
         String(step.number),
         "the files of this step are not here; build again with forceUpload",
       );
     const archive = `/tmp/.cocoon-copy-${action.hash.slice(0, 16)}`;
-    const content = createReadStream(path) as AsyncIterable<Buffer>;
     await guest.call({ op: "write", path: archive, user: "root", metadata: [] }, options, content);
     return writeCopyScript({ ...action, archive, directory });
   }

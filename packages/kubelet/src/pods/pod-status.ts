@@ -103,6 +103,7 @@ function comparable(pod: Pod): unknown {
     tolerations ?? [],
     pod.metadata.labels ?? {},
     pod.metadata.annotations ?? {},
+    pod.metadata.ownerReferences?.map(({ uid }) => uid) ?? [],
   ];
 }
 

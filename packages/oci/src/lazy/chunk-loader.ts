@@ -7,6 +7,7 @@ import { closeSync, openSync, readSync, writeSync } from "node:fs";
 import { Backoff, getErrorMessage, sleep, type Abortable } from "@cocoon/core";
 import type { ChunkStore } from "../chunks/chunk-store.ts";
 import { chunkId, decodeChunk } from "../chunks/codec.ts";
+import type { WorkerPool } from "../chunks/worker-pool.ts";
 import type { ChunkLocator } from "../chunks/worker-protocol.ts";
 import type { IndexedChunk, SnapshotIndex } from "../packed/index-codec.ts";
 import { joinStretches, type Stretch } from "./stretches.ts";
@@ -22,6 +23,14 @@ export interface ChunkLoaderOptions extends Abortable {
   readonly store?: ChunkStore | undefined;
   /** The files may hold content of an earlier attempt. */
   readonly resumed?: boolean;
+  /** Threads that check and write what comes in the background; needs the store. */
+  readonly pool?: WorkerPool | undefined;
+}
+
+/** A part of a pack that came over the network and is not in the node's chunk store yet. */
+interface Fetched {
+  readonly stretch: Stretch;
+  readonly bytes: Buffer;
 }
 
 interface Place {
@@ -43,6 +52,7 @@ export class ChunkLoader {
   readonly #have: Uint8Array;
   readonly #places: (Place[] | undefined)[];
   readonly #loading = new Map<number, Promise<void>>();
+  #unkept: Fetched[] = [];
 
   constructor(options: ChunkLoaderOptions) {
     this.#options = options;
@@ -69,13 +79,16 @@ export class ChunkLoader {
 
   /**
    * Loads chunks of one pack, in the order of their numbers. Those that are on their way already are waited for. With
-   * `keep`, what had to be fetched goes into the node's chunk store as well.
+   * `background`, no reader waits: other threads do the work where there are some.
    */
-  async load(numbers: readonly number[], { keep = false }: { readonly keep?: boolean } = {}): Promise<void> {
+  async load(
+    numbers: readonly number[],
+    { background = false }: { readonly background?: boolean } = {},
+  ): Promise<void> {
     const fresh = numbers.filter((each) => !this.has(each) && !this.#loading.has(each));
     const waits = new Set(numbers.flatMap((each) => this.#loading.get(each) ?? []));
     if (fresh.length > 0) {
-      const work = this.#loadFresh(fresh, keep).finally(() =>
+      const work = this.#loadFresh(fresh, background).finally(() =>
         fresh.forEach((each) => this.#loading.delete(each)),
       );
       for (const each of fresh) this.#loading.set(each, work);
@@ -84,12 +97,23 @@ export class ChunkLoader {
     await Promise.all(waits);
   }
 
-  async #loadFresh(numbers: readonly number[], keep: boolean): Promise<void> {
+  async #loadFresh(numbers: readonly number[], background: boolean): Promise<void> {
     let missing = numbers;
     if (this.#options.resumed) missing = missing.filter((each) => !this.#adopt(each));
-    missing = await this.#takeFromStore(missing);
-    for (const stretch of joinStretches(missing.map((each) => this.#chunk(each))))
-      await this.#fetch(stretch, { wanted: missing, keep });
+    missing = background ? await this.#placeStored(missing) : await this.#takeFromStore(missing);
+    const numbersByChunk = new Map(missing.map((each) => [this.#chunk(each), each]));
+    for (const stretch of joinStretches([...numbersByChunk.keys()])) {
+      const wanted = stretch.chunks.flatMap((chunk) => numbersByChunk.get(chunk) ?? []);
+      await (background ? this.#fetchInBackground(stretch, wanted) : this.#fetch(stretch, wanted));
+    }
+  }
+
+  /**
+   * Puts what readers waited for into the node's chunk store, for the next wake here and for other machines. Not done when it
+   * came: the reader would have waited for that as well.
+   */
+  async keepFetched(): Promise<void> {
+    for (const each of this.#unkept.splice(0)) await this.#keep(each);
   }
 
   /** Content of a chunk, from the file that has it or from elsewhere. */
@@ -102,34 +126,47 @@ export class ChunkLoader {
     if (stored) return stored;
     const stretch = { offset: chunk.offset, length: chunk.length, chunks: [chunk] };
     return this.#persist(async () => {
-      const bytes = await this.#read(chunk.pack, stretch);
-      return this.#decode(chunk, bytes);
+      const bytes = await this.#read(stretch);
+      const content = await this.#decode(chunk, bytes);
+      if (this.#options.store) this.#unkept.push({ stretch, bytes });
+      return content;
     });
   }
 
-  async #fetch(
-    stretch: Stretch,
-    { wanted, keep }: { readonly wanted: readonly number[]; readonly keep: boolean },
-  ): Promise<void> {
-    const numbers = new Map(wanted.map((each) => [this.#chunk(each), each]));
-    const pack = stretch.chunks[0]?.pack ?? -1;
+  async #fetch(stretch: Stretch, wanted: readonly number[]): Promise<void> {
     const bytes = await this.#persist(async () => {
-      const bytes = await this.#read(pack, stretch);
-      for (const chunk of stretch.chunks) {
-        const number = numbers.get(chunk) ?? -1;
-        if (this.has(number)) continue; // by an attempt before
-        const at = chunk.offset - stretch.offset;
-        this.#place(number, await this.#decode(chunk, bytes.subarray(at, at + chunk.length)));
-      }
+      const bytes = await this.#read(stretch);
+      for (const number of wanted) await this.#placeFrom(number, stretch, bytes);
       return bytes;
     });
-    if (keep) await this.#keep(pack, stretch, bytes);
+    if (this.#options.store) this.#unkept.push({ stretch, bytes });
+  }
+
+  /** First into the store, from where threads take it. What is wrong there is fetched again, and checked here. */
+  async #fetchInBackground(stretch: Stretch, wanted: readonly number[]): Promise<void> {
+    const bytes = await this.#persist(() => this.#read(stretch));
+    await this.#keep({ stretch, bytes });
+    const missing = this.#options.pool ? await this.#placeStored(wanted) : wanted;
+    try {
+      for (const number of missing) await this.#placeFrom(number, stretch, bytes);
+    } catch {
+      this.#options.signal.throwIfAborted();
+      await this.#fetch(stretch, missing);
+      await this.keepFetched();
+    }
+  }
+
+  // oxlint-disable-next-line max-params -- a chunk, and bytes with their place
+  async #placeFrom(number: number, stretch: Stretch, bytes: Buffer): Promise<void> {
+    if (this.has(number)) return; // by an attempt before
+    const chunk = this.#chunk(number);
+    const at = chunk.offset - stretch.offset;
+    this.#place(number, await this.#decode(chunk, bytes.subarray(at, at + chunk.length)));
   }
 
   /** A copy for other machines of this node; without it nothing is lost. */
-  // oxlint-disable-next-line max-params -- a place and its content
-  async #keep(pack: number, stretch: Stretch, bytes: Buffer): Promise<void> {
-    const digest = this.index.packs[pack]?.digest;
+  async #keep({ stretch, bytes }: Fetched): Promise<void> {
+    const digest = this.index.packs[getPack(stretch)]?.digest;
     if (digest === undefined) return;
     const chunks = stretch.chunks.map(({ base, pack: _pack, ...chunk }) =>
       base === undefined ? chunk : { ...chunk, baseId: this.#chunk(base).id },
@@ -139,8 +176,8 @@ export class ChunkLoader {
     await this.#options.store?.addPack({ digest, partial: true, chunks, write }).catch(() => undefined);
   }
 
-  async #read(pack: number, stretch: Stretch): Promise<Buffer> {
-    const bytes = await this.#options.readPack(pack, stretch, this.#options);
+  async #read(stretch: Stretch): Promise<Buffer> {
+    const bytes = await this.#options.readPack(getPack(stretch), stretch, this.#options);
     this.fetchedBytes += bytes.length;
     return bytes;
   }
@@ -181,6 +218,26 @@ export class ChunkLoader {
     });
   }
 
+  /** As `#takeFromStore`, by other threads. */
+  async #placeStored(numbers: readonly number[]): Promise<readonly number[]> {
+    const { store, pool, signal } = this.#options;
+    if (!store || !pool) return this.#takeFromStore(numbers);
+    const located = await store.find(numbers.map((each) => this.#chunk(each).id));
+    const stored = numbers.flatMap((number) => {
+      const locator = located.get(this.#chunk(number).id);
+      const targets = this.#places[number];
+      return locator && targets ? [{ number, candidates: [locator], targets }] : [];
+    });
+    if (stored.length === 0) return numbers;
+    const { found } = await pool.run({ kind: "decode", items: stored }, { signal });
+    const damaged: string[] = [];
+    for (const [index, { number, candidates }] of stored.entries())
+      if (found[index] === 0) this.#note(number);
+      else damaged.push(...candidates.map(({ id }) => id));
+    await store.forgetChunks(damaged);
+    return numbers.filter((each) => !this.has(each));
+  }
+
   /** Whether an earlier attempt has written it. */
   #adopt(number: number): boolean {
     const content = this.#readPlace(number);
@@ -199,10 +256,13 @@ export class ChunkLoader {
   }
 
   #place(number: number, content: Uint8Array): void {
-    for (const { fd, offset } of this.#places[number] ?? []) {
-      writeFully(fd, content, offset);
-      this.doneBytes += content.length;
-    }
+    for (const { fd, offset } of this.#places[number] ?? []) writeFully(fd, content, offset);
+    this.#note(number);
+  }
+
+  /** It is in all its places. */
+  #note(number: number): void {
+    this.doneBytes += (this.#places[number]?.length ?? 0) * this.#chunk(number).rawLength;
     this.#have[number] = 1;
   }
 
@@ -211,6 +271,10 @@ export class ChunkLoader {
     if (!chunk) throw new RangeError(`there is no chunk ${number}`);
     return chunk;
   }
+}
+
+function getPack({ chunks }: Stretch): number {
+  return chunks[0]?.pack ?? -1;
 }
 
 function collectPlaces({ index, files }: ChunkLoaderOptions): (Place[] | undefined)[] {

@@ -132,6 +132,25 @@ test("what the node's chunk store has is not fetched", async ({ signal }) => {
   await assertMachine(directory, world.content);
 });
 
+test("what was fetched is in the node's chunk store afterwards, whoever waited for it", async ({
+  signal,
+}) => {
+  await using world = await openWorld(signal);
+  using store = await ChunkStore.open({ directory: join(world.path, "other-store"), limitBytes: 1 << 30 });
+  const snapshot = { ...world.snapshot, store };
+  const files = await world.openFiles(join(world.path, "lazy"), { snapshot });
+  for (const [number, { size }] of world.snapshot.index.files.entries())
+    if (size > 0) await files.ensure(number, 0, 1);
+  const { fetchedBytes } = files.counts;
+  await files.loadRest();
+  assert.ok(fetchedBytes > 0 && fetchedBytes < files.counts.fetchedBytes);
+  await assertMachine(join(world.path, "lazy"), world.content);
+  const again = await world.openFiles(join(world.path, "again"), { snapshot });
+  await again.loadRest();
+  assert.equal(again.counts.fetchedBytes, 0);
+  await assertMachine(join(world.path, "again"), world.content);
+});
+
 test("one small file is read whole", async ({ signal }) => {
   await using world = await openWorld(signal);
   const read = await readLazyFile(world.snapshot, "config.json", { signal });

@@ -2,7 +2,9 @@
  * The files of a packed snapshot that fill up while they are in use: what a reader waits for comes first, then the
  * recorded working set, then the rest in the background, which steps aside for readers.
  */
+import { availableParallelism } from "node:os";
 import { sleep, type Abortable } from "@cocoon/core";
+import { WorkerPool } from "../chunks/worker-pool.ts";
 import { forEachParallel } from "../work/parallel.ts";
 import { ChunkLoader, type ChunkLoaderOptions } from "./chunk-loader.ts";
 import type { WorkingSet } from "./working-set.ts";
@@ -22,10 +24,14 @@ const neighbours = 8;
 const windowEntries = 64;
 const pieceBytes = 1024 * 1024;
 const parallel = 4;
+/** As many as a fast link keeps busy; each holds some megabytes. */
+const threads = Math.min(2, availableParallelism());
 /** The background waits while readers do, but not for ever. */
 const politeMs = { after: 20, step: 3, most: 100 };
 
 export class LazyFiles {
+  /** Its threads start with the first work. */
+  readonly #pool: WorkerPool | undefined;
   readonly #loader: ChunkLoader;
   readonly #signal: AbortSignal;
   readonly #totalBytes: number;
@@ -34,8 +40,9 @@ export class LazyFiles {
   #waits = 0;
   #longestWaitMs = 0;
 
-  constructor(options: ChunkLoaderOptions) {
-    this.#loader = new ChunkLoader(options);
+  constructor(options: Omit<ChunkLoaderOptions, "pool">) {
+    this.#pool = options.store && new WorkerPool({ threads });
+    this.#loader = new ChunkLoader({ ...options, pool: this.#pool });
     this.#signal = options.signal;
     this.#totalBytes = this.#loader.totalBytes;
   }
@@ -79,12 +86,12 @@ export class LazyFiles {
     await this.#loadPieces(numbers, { polite: false });
   }
 
-  /** In windows: near to the recorded order, and few requests. */
+  /** What the machine needed until it answered; in windows: near to the recorded order, and few requests. */
   async loadWorkingSet(set: WorkingSet): Promise<void> {
     const { index } = this.#loader;
     if (set.chunkBytes !== index.chunkBytes) return;
     const maps = new Map(index.files.map((file) => [file.name, file.map]));
-    const numbers = set.entries.flatMap(({ file, position }) => {
+    const numbers = set.entries.slice(0, set.untilAnswer).flatMap(({ file, position }) => {
       const reference = maps.get(file)?.[position] ?? 0;
       return reference === 0 ? [] : [reference - 1];
     });
@@ -97,7 +104,10 @@ export class LazyFiles {
   /** Everything that is still missing. */
   async loadRest(): Promise<void> {
     const { index } = this.#loader;
+    await this.#loader.keepFetched();
     await this.#loadPieces([...index.chunks.keys()], { polite: true });
+    await this.#loader.keepFetched();
+    await this.#pool?.[Symbol.asyncDispose]();
   }
 
   async #loadPieces(
@@ -107,7 +117,7 @@ export class LazyFiles {
     const missing = [...new Set(numbers)].filter((each) => !this.#loader.has(each)).sort((a, b) => a - b);
     await forEachParallel(this.#cut(missing), options.parallel ?? parallel, async (piece) => {
       if (options.polite) await this.#stepAside({ signal: this.#signal });
-      await this.#loader.load(piece, { keep: options.polite });
+      await this.#loader.load(piece, { background: options.polite });
     });
   }
 

@@ -13,6 +13,8 @@ export interface WorkingSetEntry {
 export interface WorkingSet {
   readonly chunkBytes: number;
   readonly entries: readonly WorkingSetEntry[];
+  /** So many of them until it answered; all when not known. The others it needed right after. */
+  readonly untilAnswer?: number;
 }
 
 export const maxWorkingSetEntries = 8192;
@@ -23,15 +25,17 @@ const schema = z.object({
   chunkBytes: count,
   files: z.array(z.string().max(255)).max(64),
   order: z.array(z.tuple([count, count])).max(maxWorkingSetEntries),
+  untilAnswer: count.exactOptional(),
 });
 
-export function writeWorkingSet({ chunkBytes, entries }: WorkingSet): string {
+export function writeWorkingSet({ chunkBytes, entries, untilAnswer }: WorkingSet): string {
   const files = [...new Set(entries.map(({ file }) => file))].slice(0, 64);
   const order = entries
     .filter(({ file }) => files.includes(file))
     .slice(0, maxWorkingSetEntries)
     .map(({ file, position }) => [files.indexOf(file), position]);
-  return `${JSON.stringify({ version: 1, chunkBytes, files, order })}\n`;
+  const part = untilAnswer === undefined ? {} : { untilAnswer };
+  return `${JSON.stringify({ version: 1, chunkBytes, files, order, ...part })}\n`;
 }
 
 /** Undefined when it cannot be used: then the wake goes without. */
@@ -48,5 +52,6 @@ export function tryReadWorkingSet(text: string): WorkingSet | undefined {
     const name = data.files[file];
     return name === undefined ? [] : [{ file: name, position }];
   });
-  return { chunkBytes: data.chunkBytes, entries };
+  const { chunkBytes, untilAnswer } = data;
+  return { chunkBytes, entries, ...(untilAnswer === undefined ? {} : { untilAnswer }) };
 }

@@ -5,11 +5,10 @@
  */
 import {
   annotation,
-  findSandboxOwner,
+  readSandboxMachine,
   readText,
   sandboxFinalizer,
   sandboxKind,
-  sandboxVmName,
   shouldSnapshot,
 } from "@cocoon/contract";
 import { readSandbox, type Sandbox } from "@cocoon/contract/agent-sandbox";
@@ -52,9 +51,9 @@ export async function settleSandbox(
   const { client, snapshots, log } = parts;
   const sandbox = await ignoreFault("notFound", client.get(sandboxes, key, options));
   if (!sandbox || !needsSettling(sandbox)) return settled;
-  if (!(await isOnNode(client, sandbox, options))) {
-    const { namespace = "", uid = "" } = sandbox.metadata;
-    const vmName = sandboxVmName(namespace, uid);
+  const vmName = readSandboxMachine(sandbox);
+  if (!(await isOnNode(client, { sandbox, vmName }, options))) {
+    const { namespace = "" } = sandbox.metadata;
     const keep = wantsSnapshot(sandbox);
     await snapshots.settle(vmName, { namespace, keep, purge: !keep, at: new Date() }, options);
     log.info({ sandbox: `${namespace}/${key.name}`, vm: vmName, kept: keep }, "snapshots of Sandbox settled");
@@ -63,12 +62,16 @@ export async function settleSandbox(
   return settled;
 }
 
-/** A pod that is not bound to a node goes without a kubelet. */
-async function isOnNode(client: KubeClient, sandbox: SandboxObject, { signal }: Abortable): Promise<boolean> {
-  const { namespace = "", uid } = sandbox.metadata;
+/** By the machine's name: a pod that outlives its Sandbox keeps the machine. One that is not bound to a node goes without a kubelet. */
+async function isOnNode(
+  client: KubeClient,
+  { sandbox, vmName }: { readonly sandbox: SandboxObject; readonly vmName: string },
+  { signal }: Abortable,
+): Promise<boolean> {
+  const { namespace = "" } = sandbox.metadata;
   for await (const page of client.pages(pods, { namespace, signal }))
-    if (page.items.some((pod) => findSandboxOwner(pod)?.uid === uid && Boolean(pod.spec?.nodeName)))
-      return true;
+    for (const { metadata, spec } of page.items)
+      if (readText(metadata.annotations, annotation.vmName) === vmName && spec?.nodeName) return true;
   return false;
 }
 

@@ -85,6 +85,10 @@ export class FuseServer {
   readonly #refusals: ReadaheadRefusals;
   readonly #storedPlaces = new Set<string>();
   readonly #end = Promise.withResolvers<void>();
+  /** Content that is being put into the page cache. */
+  readonly #storing = new Set<Promise<void>>();
+  #isQuiet = false;
+  #hasEnded = false;
 
   constructor(fd: number, options: ServeOptions) {
     this.#fd = fd;
@@ -100,12 +104,24 @@ export class FuseServer {
     if (this.#options.resend) writeSync(this.#fd, formatResend());
   }
 
+  /** Nothing is put into the page cache any more; requests are answered as before. False when the mount is gone. */
+  async quiesce(): Promise<boolean> {
+    this.#isQuiet = true;
+    await Promise.all(this.#storing);
+    return !this.#hasEnded;
+  }
+
+  #finish(): void {
+    this.#hasEnded = true;
+    this.#end.resolve();
+  }
+
   #pump(buffer: Buffer): void {
     read(this.#fd, buffer, 0, buffer.length, null, (error, count) => {
       if (error) {
         // ENOENT: the request was withdrawn before it was read.
         if (["EINTR", "EAGAIN", "ENOENT"].includes(error.code ?? "")) this.#pump(buffer);
-        else this.#end.resolve();
+        else this.#finish();
         return;
       }
       const request = tryParseRequest(Buffer.from(buffer.subarray(0, count)));
@@ -179,7 +195,7 @@ export class FuseServer {
     const start = page - (page % this.#options.chunkBytes);
     const end = Math.min(start + this.#options.chunkBytes, file.size);
     const place = `${file.name} ${start}`;
-    if (this.#storedPlaces.has(place)) return;
+    if (this.#isQuiet || this.#storedPlaces.has(place)) return;
     this.#storedPlaces.add(place);
     for (const [from, to] of [
       [start, page],
@@ -188,7 +204,12 @@ export class FuseServer {
       if (to <= from) continue;
       const range = { offset: from, size: to - from };
       // Not synchronous: it waits for pages locked by reads that this very process has to answer.
-      writev(this.#fd, [formatStore(number + 2, range), readRange(file, range)], () => undefined);
+      const stored = Promise.withResolvers<void>();
+      this.#storing.add(stored.promise);
+      writev(this.#fd, [formatStore(number + 2, range), readRange(file, range)], () => {
+        this.#storing.delete(stored.promise);
+        stored.resolve();
+      });
     }
   }
 
@@ -197,7 +218,7 @@ export class FuseServer {
       writevSync(this.#fd, [formatHeader(unique, error, body.length), body]);
     } catch (problem) {
       // ENOENT: nothing waits for it any more. Otherwise the connection is gone, and so are we.
-      if (systemCode(problem) !== "ENOENT") this.#end.resolve();
+      if (systemCode(problem) !== "ENOENT") this.#finish();
     }
   }
 }

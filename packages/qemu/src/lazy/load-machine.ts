@@ -30,7 +30,7 @@ export type LoadConfig = Pick<
   "registry" | "repository" | "digest" | "store" | "directory" | "lazy" | "resumed"
 >;
 
-export interface OpenedFile {
+interface OpenedFile {
   readonly name: string;
   readonly fd: number;
   readonly size: number;

@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
+import { Writable } from "node:stream";
 import {
   Fault,
   isAlive,
@@ -20,6 +21,7 @@ import { vmFile } from "../store/layout.ts";
 import type { VmRecord } from "../store/vm-record.ts";
 import { nothingLoaded, tryReadLoading, writeLoading, type LoadingState } from "./loading-state.ts";
 import type { PageServerConfig } from "./page-server-config.ts";
+import { settingsDescriptor, smallProcess } from "./serve-local.ts";
 import { takeDescriptor } from "./take-descriptor.ts";
 
 /** Descriptor of the mount in every QEMU whose files are served. */
@@ -60,6 +62,7 @@ export async function startPageServer(
     lazy: record.lazy.files,
     directory: join(vmDirectory, record.files),
     vmDirectory,
+    program: [...program],
     owner: findOwner(context, record) ?? { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
     resumed,
   };
@@ -67,19 +70,21 @@ export async function startPageServer(
   try {
     const [command = "", ...args] = program;
     const child = spawn(command, args, {
-      stdio: ["pipe", log, log, fd],
+      stdio: [fd, log, log, "pipe"], // mountDescriptor, settingsDescriptor
       detached: true,
       cwd: vmDirectory,
-      env: { PATH: path, UV_THREADPOOL_SIZE: threads },
+      env: { ...smallProcess, PATH: path, UV_THREADPOOL_SIZE: threads },
     });
     await once(child, "spawn");
-    child.stdin?.on("error", () => undefined); // it died: seen by its identity
+    const settings = child.stdio[settingsDescriptor];
+    if (!(settings instanceof Writable)) throw new Fault("internal", "the page server has no settings");
+    settings.on("error", () => undefined); // it died: seen by its identity
     child.unref();
     const identity = tryIdentify(child.pid ?? 0);
     if (!identity) throw endedEarly(vmDirectory);
     // Before it can do anything: no process takes it for dead and starts another one meanwhile.
     await recordServer(vmDirectory, identity);
-    child.stdin?.end(JSON.stringify(config));
+    settings.end(JSON.stringify(config));
     return identity;
   } finally {
     closeSync(log);

@@ -4,7 +4,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { closeSync } from "node:fs";
-import { mkdir, open, readFile, writeFile } from "node:fs/promises";
+import { mkdir, open, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { isAlive, silentLogger, tryIdentify, type ProcessIdentity } from "@cocoon/core";
@@ -21,7 +21,8 @@ import { awaitServing, pageServerProgram, revivePageServer, startPageServer } fr
 
 const { signal } = new AbortController();
 const patience = { timeoutMs: 60_000, intervalMs: 20 };
-const names = { memory: machineFile.memory, disk: "root-0.raw" };
+// The disk comes before the memory in the snapshot, as the data disk of a machine may.
+const names = { memory: machineFile.memory, disk: "data-0.raw" };
 
 interface Served extends AsyncDisposable {
   readonly link: SlowLink;
@@ -168,8 +169,25 @@ test("a reader waits while the registry and the page server are gone, and then g
   assert.equal(await served.read(names.disk), served.sums.get(names.disk));
 });
 
-test("once everything is local, a new page server needs no registry", async () => {
+test("once everything is local, the page server becomes a smaller program, and readers notice nothing", async () => {
   await using served = await serve();
+  const { pid } = await served.server();
+  await becomesLocal(served);
+  const readings = Array.from({ length: 8 }, () => served.read(names.memory));
+  await eventually(async () => {
+    const command = await readFile(`/proc/${pid}/cmdline`, "utf8");
+    assert.ok(command.includes("\0--local\0"), command);
+  }, patience);
+  served.link.cut();
+  for (const each of readings) assert.equal(await each, served.sums.get(names.memory));
+  assert.equal(await served.read(names.disk), served.sums.get(names.disk));
+  assert.deepEqual(await served.server(), tryIdentify(pid), "it is still known");
+});
+
+test("once everything is local, a new page server needs no registry, and files are what they were", async () => {
+  await using served = await serve();
+  // From here on the kernel knows the file by its number.
+  await stat(join(served.directory, vmFile.lazy, names.memory));
   await becomesLocal(served);
   served.link.cut();
   await kill(await served.server());

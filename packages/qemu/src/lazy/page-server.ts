@@ -6,13 +6,19 @@ import { enableCompileCache } from "node:module";
 enableCompileCache();
 const { versionText } = await import("@cocoon/core");
 const name = "cocoon-page-server";
-const [flag] = process.argv.slice(2);
+const [flag, argument = ""] = process.argv.slice(2);
 if (flag === "--version") process.stdout.write(versionText(name));
-else if (flag !== undefined)
-  process.stdout.write(`Usage: ${name} < SETTINGS; started by vk-cocoon, with descriptor 3 of the mount\n`);
+else if (flag === "--local") {
+  const { localFilesSchema } = await import("./page-server-config.ts");
+  const { serveLocal } = await import("./serve-local.ts");
+  await serveLocal(localFilesSchema.parse(JSON.parse(argument)), { resend: true });
+  process.exit(0);
+} else if (flag !== undefined)
+  process.stdout.write(`Usage: ${name} 0<>MOUNT 3<SETTINGS; started by vk-cocoon\n`);
 else {
   const { pageServerSchema } = await import("./page-server-config.ts");
   const { runPageServer } = await import("./run-page-server.ts");
-  await runPageServer(pageServerSchema.parse(JSON.parse(readFileSync(0, "utf8"))));
+  const { settingsDescriptor } = await import("./serve-local.ts");
+  await runPageServer(pageServerSchema.parse(JSON.parse(readFileSync(settingsDescriptor, "utf8"))));
   process.exit(0); // reads of the mount may still block threads
 }

@@ -1,53 +1,32 @@
 /**
  * Serves one machine's files while they fill up: a process per machine, started by the runtime, which
- * it outlives. Descriptor 3 is the mount's. It ends when the mount does. Once everything is here it needs neither
- * the registry nor the index any more; it stays as a reader of the local memory file, which QEMU has mapped through it.
+ * it outlives. It ends when the mount does. Once everything is here it stays as a reader of the
+ * local memory file, which QEMU has mapped through it (`serve-local.ts`).
  */
-import { fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
-import { Backoff, getErrorMessage, pathExists, sleep, tryIdentify } from "@cocoon/core";
-import { machineFile, vmFile } from "../store/layout.ts";
-import { FuseServer, type ServedFile } from "./fuse-server.ts";
-import { openLoading, type LoadingMachine, type OpenedFile } from "./load-machine.ts";
+import { Backoff, Fault, getErrorMessage, pathExists, sleep, tryIdentify } from "@cocoon/core";
+import { vmFile } from "../store/layout.ts";
+import { FuseServer } from "./fuse-server.ts";
+import { openLoading, type LoadingMachine } from "./load-machine.ts";
 import { nothingLoaded, tryReadLoading, writeLoading, type LoadingState } from "./loading-state.ts";
 import { isMounted } from "./mount.ts";
 import type { PageServerConfig } from "./page-server-config.ts";
+import { becomeLocalServer, describeServed, mountDescriptor, serveLocal } from "./serve-local.ts";
 import { WorkingSetRecorder } from "./working-set-recorder.ts";
 
-const descriptor = 3;
 const reportMs = 200;
 const gateMs = { poll: 50, most: 15_000 };
 /** What the machine does right after it answered belongs to its working set. */
 const recordMs = 2_000;
 const { signal } = new AbortController();
 
-/** Resolves when the mount is gone. */
+/** Resolves when the mount is gone, or does not return: the process becomes another program. */
 export async function runPageServer(config: PageServerConfig): Promise<void> {
-  const before = await tryReadLoading(config.vmDirectory);
-  if (before?.state === "local") await serveLocal(config, before);
-  else await serveLoading(config);
-}
-
-async function serveLocal(
-  { directory, vmDirectory, lazy, owner, resumed }: PageServerConfig,
-  state: LoadingState,
-) {
-  const opened = lazy.map((name) => {
-    const fd = openSync(join(directory, name), "r");
-    return { name, fd, size: fstatSync(fd).size };
-  });
-  const server = new FuseServer(descriptor, {
-    files: opened.map(describeServed),
-    owner,
-    chunkBytes: 64 * 1024,
-    has: () => true,
-    ensure: () => Promise.resolve(),
-    onRead: () => undefined,
-    resend: resumed,
-  });
-  server.start();
-  await writeLoading(vmDirectory, { ...state, ...identify() });
-  await server.ended;
+  const { vmDirectory, resumed } = config;
+  const before = await tryReadLoading(vmDirectory);
+  if (before?.state !== "local") return serveLoading(config);
+  await writeLoading(vmDirectory, { ...before, ...identify() });
+  await serveLocal(config, { resend: resumed });
 }
 
 async function serveLoading(settings: PageServerConfig): Promise<void> {
@@ -55,15 +34,19 @@ async function serveLoading(settings: PageServerConfig): Promise<void> {
   using loading = await openPersistently(settings);
   if (!loading) return;
   const { content, chunkBytes } = loading;
-  const served = loading.files.flatMap((file, number) =>
-    lazy.includes(file.name) ? [{ file, number }] : [],
-  );
+  // In the order that `serveLocal` has as well: the kernel knows a file by its number, whichever server answers.
+  const served = lazy.map((name) => {
+    const number = loading.files.findIndex((each) => each.name === name);
+    const file = loading.files[number];
+    if (!file) throw new Fault("damaged", `the snapshot has no file ${name}`);
+    return { file, number };
+  });
   const recorder = new WorkingSetRecorder(
     served.map(({ file }) => file),
     chunkBytes,
   );
   const getNumber = (each: number) => served[each]?.number ?? -1;
-  const server = new FuseServer(descriptor, {
+  const server = new FuseServer(mountDescriptor, {
     files: served.map(({ file }) => describeServed(file)),
     owner,
     chunkBytes,
@@ -75,6 +58,10 @@ async function serveLoading(settings: PageServerConfig): Promise<void> {
   server.start();
   const fill = fillUp(settings, { loading, recorder, server });
   await Promise.race([fill, server.ended]); // a machine that is removed needs nothing any more
+  if (await server.quiesce()) {
+    loading[Symbol.dispose](); // what it holds in the node's store is held by this process, which goes on
+    becomeLocalServer(settings);
+  }
   await server.ended;
 }
 
@@ -119,6 +106,7 @@ async function fillUp(
   const timer = setInterval(() => void report("serving").catch(() => undefined), reportMs);
   const first = persist(() => loading.loadWorkingSet());
   await awaitAnswer(vmDirectory);
+  recorder.markAnswered();
   const recorded = sleep(recordMs, { signal }).then(() => recorder.write(directory));
   await first;
   await persist(() => loading.finish());
@@ -144,10 +132,6 @@ async function awaitAnswer(vmDirectory: string): Promise<void> {
   const until = performance.now() + gateMs.most;
   while (performance.now() < until && !(await pathExists(join(vmDirectory, vmFile.answered))))
     await sleep(gateMs.poll, { signal });
-}
-
-function describeServed({ name, fd, size }: OpenedFile): ServedFile {
-  return { name, fd, size, inode: fstatSync(fd, { bigint: true }).ino, mapped: name === machineFile.memory };
 }
 
 function identify(): Pick<LoadingState, "server"> {

@@ -10,6 +10,7 @@ export class WorkingSetRecorder {
   readonly #seen = new Set<string>();
   readonly #entries: WorkingSetEntry[] = [];
   #stopped = false;
+  #untilAnswer: number | undefined;
 
   constructor(files: readonly { readonly name: string }[], chunkBytes: number) {
     this.#files = files;
@@ -29,10 +30,16 @@ export class WorkingSetRecorder {
     }
   }
 
+  /** What it reads from now on it needs right after its first answer. */
+  markAnswered(): void {
+    this.#untilAnswer ??= this.#entries.length;
+  }
+
   /** Ends the recording. */
   async write(directory: string): Promise<void> {
     this.#stopped = true;
-    const text = writeWorkingSet({ chunkBytes: this.#chunkBytes, entries: this.#entries });
+    const part = this.#untilAnswer === undefined ? {} : { untilAnswer: this.#untilAnswer };
+    const text = writeWorkingSet({ chunkBytes: this.#chunkBytes, entries: this.#entries, ...part });
     await writeFileAtomically(join(directory, machineFile.workingSet), text, { mode: 0o600, sync: false });
   }
 }

@@ -33,6 +33,7 @@ import { keepSandboxUntilSettled } from "./sandbox-owner.ts";
 import { listHibernated } from "./snapshot-list.ts";
 import { requireSnapshots, type StepContext } from "./step-context.ts";
 import type { Step, StepOf } from "./step.ts";
+import { takeOver } from "./take-over.ts";
 
 interface Applied<S extends Step = Step> {
   readonly step: S;
@@ -97,6 +98,10 @@ const handlers: Handlers = {
   setEnvironment: (context, { record }, options) => setEnvironment(context, record, options),
   saveNamed: (context, { step, record }, options) => saveNamed(context, { ...step, record }, options),
   rewind: (context, { step }, options) => rewind(context, step.name, options),
+  takeOver: (context, { record }, options) =>
+    takeOver(context, { machine: readPodMachine(context.tracked.writer.pod), vm: record }, options),
+  takeName: ({ tracked }, { step: { vmName } }, options) =>
+    tracked.writer.write({ [annotation.vmName]: vmName }, options),
   announceLocal: (context, { record }, options) => announceLocal(context, record, options),
   dropTag: (context, { step: { digest }, record }, options) => drop(context, { digest, record }, options),
   releaseTag: (context, { step }, options) => release(context, step.digest, options),

@@ -7,9 +7,9 @@
 import {
   annotation,
   findSandboxOwner,
+  isSandboxVmName,
   sandboxKind,
   sandboxNodeAnnotation,
-  sandboxVmName,
 } from "@cocoon/contract";
 import { getErrorMessage, sleep, type Abortable, type Logger } from "@cocoon/core";
 import { pods, type KubeClient, type KubeObject } from "@cocoon/kube";
@@ -29,8 +29,6 @@ export interface HandOverOptions extends Abortable {
   readonly log: Logger;
   readonly everyMs: number;
 }
-
-const uidLength = 36;
 
 /** Until the signal ends it. */
 export async function handOverSandboxes(options: HandOverOptions): Promise<void> {
@@ -57,38 +55,28 @@ async function handOverOnce(options: HandOverOptions): Promise<void> {
 interface SandboxVm {
   readonly namespace: string;
   readonly podName: string;
-  readonly sandboxUid: string;
+  readonly vmName: string;
 }
 
 /** By its own label, which was written with the VM: the namespace in a name may be a hash. */
-function readSandboxVm({ name, config: { labels } }: Vm): SandboxVm | undefined {
+function readSandboxVm({ name: vmName, config: { labels } }: Vm): SandboxVm | undefined {
   const [namespace = "", podName = ""] = (labels[vmLabel.pod] ?? "").split("/");
-  const sandboxUid = name.slice(-uidLength);
-  const isOurs = podName !== "" && name === sandboxVmName(namespace, sandboxUid);
-  return isOurs ? { namespace, podName, sandboxUid } : undefined;
+  const isOurs = podName !== "" && isSandboxVmName(namespace, vmName);
+  return isOurs ? { namespace, podName, vmName } : undefined;
 }
 
 /** The VM is of a Sandbox that lives, as far as the API server knows it: only its end may end the VM. */
 export async function isOfLivingSandbox(client: KubeClient, vm: Vm, options: Abortable): Promise<boolean> {
   const found = readSandboxVm(vm);
-  return found !== undefined && (await findOwner(client, found, options)) !== undefined;
-}
-
-function findOwner(
-  client: KubeClient,
-  { namespace, podName, sandboxUid }: SandboxVm,
-  options: Abortable,
-): Promise<KubeObject | undefined> {
-  const owner = { name: podName, uid: sandboxUid };
-  return findLivingSandbox(client, { namespace, owner }, options);
+  return found !== undefined && (await findLivingSandbox(client, found, options)) !== undefined;
 }
 
 async function handOver(options: HandOverOptions, vm: Vm, found: SandboxVm): Promise<void> {
   const { client, node, log, signal } = options;
-  const sandbox = await findOwner(client, found, { signal });
+  const sandbox = await findLivingSandbox(client, found, { signal });
   if (!sandbox || parseSandboxNote(sandbox.metadata.annotations?.[sandboxNodeAnnotation])?.node !== node)
     return;
-  if (await mayComeHere(options, found)) return;
+  if (await mayComeHere(options, sandbox)) return;
   log.warn({ vm: vm.name, id: vm.id }, "no pod of this node claims this VM of a Sandbox; it is hibernated");
   try {
     await options.hibernate(buildLastPod(vm, found, { node, sandbox }), { signal });
@@ -101,11 +89,11 @@ async function handOver(options: HandOverOptions, vm: Vm, found: SandboxVm): Pro
 /** A pod of the Sandbox that is bound to this node, or to none yet: it may adopt the VM as it is. */
 async function mayComeHere(
   { client, node, signal }: HandOverOptions,
-  { namespace, sandboxUid }: SandboxVm,
+  { metadata: { namespace = "", uid } }: KubeObject,
 ): Promise<boolean> {
   for await (const page of client.pages(pods, { namespace, limit: 500, signal }))
     for (const pod of page.items)
-      if (findSandboxOwner(pod)?.uid === sandboxUid && (pod.spec?.nodeName ?? node) === node) return true;
+      if (findSandboxOwner(pod)?.uid === uid && (pod.spec?.nodeName ?? node) === node) return true;
   return false;
 }
 

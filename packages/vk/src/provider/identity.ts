@@ -2,12 +2,10 @@
  * Whose machine a name is. The VM name is an annotation, and annotations can be edited: before anything is adopted, restored,
  * forked or pushed under it, it must be a name that this pod's namespace and owner can have.
  */
-import { annotation, nodeLabel, ownerSet, podVmName, sandboxVmName, vmName } from "@cocoon/contract";
+import { annotation, isSandboxVmName, nodeLabel, ownerSet, podVmName, vmName } from "@cocoon/contract";
 import { Fault, isFault } from "@cocoon/core";
 import type { Pod } from "@cocoon/kubelet";
 import { readMachine } from "@cocoon/machine";
-
-const uidLength = 36;
 
 /** Throws `forbidden`. Static machines belong to other systems and have any name. */
 export function assertIdentity(pod: Pod): void {
@@ -17,8 +15,8 @@ export function assertIdentity(pod: Pod): void {
   const prefix = set === undefined ? podVmName(namespace, "") : vmName({ namespace, set }, "");
   const legacy = set !== undefined && vm.vmName.startsWith(podVmName(namespace, ""));
   if (vm.vmName.startsWith(prefix) && vm.vmName.length > prefix.length) return;
-  // The name of a Sandbox's machine ends with its uid. The owner may be gone: then it is a bare pod's, under the same name.
-  if (vm.vmName === sandboxVmName(namespace, vm.vmName.slice(-uidLength))) return;
+  // The Sandbox that it is named after may be gone: then it is a bare pod's, or another Sandbox's, under the same name.
+  if (isSandboxVmName(namespace, vm.vmName)) return;
   if (legacy && readMachine(pod).role === "toolbox") return; // older toolboxes are named without their set
   const owner = set === undefined ? `namespace ${namespace}` : `set ${namespace}/${set}`;
   throw new Fault(

@@ -68,6 +68,7 @@ const background: ReadonlySet<Step["kind"]> = new Set([
   "pause",
   "clearPaused",
   "saveNamed",
+  "takeOver",
   "dropTag",
   "reportSnapshot",
   "clearDigest",

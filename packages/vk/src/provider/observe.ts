@@ -10,6 +10,7 @@ import { getFound, isLive, type Desired, type Observed, type ObservedVm } from "
 import { endsAsleep, isSettledAsleep } from "./machine-state.ts";
 import { findSandboxHolder } from "./sandbox-holder.ts";
 import { findSandboxState } from "./sandbox-owner.ts";
+import { findTakenOver, findTakeOver } from "./take-over.ts";
 import type { TrackedMachine } from "./tracked-machine.ts";
 import { vmLabel } from "./vm-labels.ts";
 
@@ -54,21 +55,32 @@ export async function observeMachine(
     wakeFinished: record !== undefined && tracked.finished === record.id,
     reported: record !== undefined && tracked.reported === record.id,
   };
+  const takeOver = await findTakeOver(
+    sources.client,
+    { pod: tracked.writer.pod, machine, vm: record },
+    options,
+  );
   const found = snapshots && managed ? await lookUp(snapshots, state, options) : notLookedUp;
   const fencedNodes = await findFenced(sources, getFound(found.hibernated), options);
-  const heldBy = await findHolder(sources, { tracked, state, found }, options);
-  return { ...state, ...found, fencedNodes, heldBy };
+  const bootFacts = await findBootFacts(sources, { tracked, state, found }, options);
+  return { ...state, ...found, fencedNodes, ...bootFacts, canTakeOver: takeOver !== undefined };
 }
 
 /** Asked only where the next step would be a boot. */
-async function findHolder(
+async function findBootFacts(
   { client, node }: Sources,
   { tracked, state, found }: { tracked: TrackedMachine; state: State; found: Lookups },
   options: Abortable,
-): Promise<string | undefined> {
+): Promise<Pick<Observed, "heldBy" | "takenOver">> {
   const { desired, vm, machine } = state;
-  if (desired !== "running" || vm || !machine.ofSandbox || getFound(found.hibernated)) return undefined;
-  return findSandboxHolder({ client, pod: tracked.writer.pod, node }, machine.vm.vmName, options);
+  if (desired !== "running" || vm || !machine.ofSandbox || getFound(found.hibernated))
+    return { heldBy: undefined, takenOver: undefined };
+  const { pod } = tracked.writer;
+  const takenOver = await findTakenOver(client, pod, options);
+  const heldBy = takenOver
+    ? undefined
+    : await findSandboxHolder({ client, pod, node }, machine.vm.vmName, options);
+  return { heldBy, takenOver };
 }
 
 type Lookups = Pick<Observed, "hibernated" | "stale" | "latestSnapshotId">;
@@ -106,7 +118,10 @@ function describeVm(vm: Vm, machine: PodMachine): ObservedVm {
   };
 }
 
-type State = Omit<Observed, "hibernated" | "fencedNodes" | "heldBy" | "stale" | "latestSnapshotId">;
+type State = Omit<
+  Observed,
+  "hibernated" | "fencedNodes" | "heldBy" | "takenOver" | "canTakeOver" | "stale" | "latestSnapshotId"
+>;
 
 /** A machine that runs, or whose hibernation was published, is settled without the registry: no call in steady state. */
 function needsHibernated(state: State): boolean {

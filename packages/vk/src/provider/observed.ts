@@ -58,6 +58,10 @@ export interface Observed {
   readonly fencedNodes: readonly string[];
   /** Of a Sandbox whose machine is nowhere to be found here: another node that may have its VM. */
   readonly heldBy: string | undefined;
+  /** Then too: the machine that the Sandbox took over, where the pod has another name. */
+  readonly takenOver: string | undefined;
+  /** The Sandbox that owns the pod is not yet recorded as the one of its machine. */
+  readonly canTakeOver: boolean;
   readonly hasRegistry: boolean;
   /** A save can leave the VM paused. Where not, only a snapshot made just now is exactly where the VM is. */
   readonly canSavePaused: boolean;

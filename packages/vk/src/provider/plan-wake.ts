@@ -71,7 +71,8 @@ function planRewind(observed: Observed, snapshot: HibernatedSnapshot | undefined
 }
 
 function planComingUp(observed: Observed): Step {
-  const { machine } = observed;
+  const { machine, takenOver } = observed;
+  if (takenOver !== undefined && !hasRun(machine)) return { kind: "takeName", vmName: takenOver };
   const snapshot = getFound(observed.hibernated);
   const rewound = planRewind(observed, snapshot);
   if (rewound) return rewound;

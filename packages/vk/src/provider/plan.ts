@@ -26,6 +26,7 @@ export function planMachine(observed: Observed): Step {
   if (!machine.vm.managed) return planStatic(machine, desired);
   const foreign = findForeignOwner(observed);
   if (foreign) return foreign;
+  if (observed.canTakeOver) return { kind: "takeOver" };
   const plans = { running: planRunning, asleep: planAsleep, gone: planGone };
   return plans[desired](observed);
 }

@@ -40,7 +40,7 @@ export async function findSandboxHolder(
 export async function noteSandboxNode({ client, pod, node }: Asking, { signal }: Abortable): Promise<void> {
   const sandbox = await findOwnSandbox(client, pod, { signal });
   if (!sandbox) return;
-  const annotations = { [sandboxNodeAnnotation]: `${node}@${new Date().toISOString()}` };
+  const annotations = { [sandboxNodeAnnotation]: formatSandboxNote(node) };
   const { namespace, name = "", uid } = sandbox.metadata;
   const patch = { type: "merge", body: { metadata: { uid, annotations } } } as const;
   await client.patch(sandboxes, { key: { namespace, name }, patch }, { signal });
@@ -54,6 +54,10 @@ export async function clearSandboxNode({ client, pod, node }: Asking, { signal }
   const { namespace, name = "", uid, resourceVersion } = sandbox.metadata;
   const body = { metadata: { uid, resourceVersion, annotations: { [sandboxNodeAnnotation]: null } } };
   await client.patch(sandboxes, { key: { namespace, name }, patch: { type: "merge", body } }, { signal });
+}
+
+export function formatSandboxNote(node: string): string {
+  return `${node}@${new Date().toISOString()}`;
 }
 
 /** The node that made the VM last, and when. */

@@ -1,7 +1,7 @@
 /** The end of a Sandbox is believed only of the machine that is named after it, and of a uid that no Sandbox has. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { annotation, sandboxVmName } from "@cocoon/contract";
+import { annotation, sandboxMachineAnnotation, sandboxVmName } from "@cocoon/contract";
 import { Fault } from "@cocoon/core";
 import type { KubeClient, KubeObject } from "@cocoon/kube";
 import type { Pod } from "@cocoon/kubelet";
@@ -39,17 +39,25 @@ function failing(code: "notFound" | "unavailable"): KubeClient {
   return { list: () => Promise.reject(new Fault(code, "no")) } as unknown as KubeClient;
 }
 
-const own = { name: "s1", uid: "u1" };
+const own = { namespace: "lab", name: "s1", uid: "00000000-0000-0000-0000-000000000001" };
+const earlier = sandboxVmName("lab", "00000000-0000-0000-0000-000000000002");
+const takenOverBy = (uid: string) => ({
+  ...own,
+  annotations: { [sandboxMachineAnnotation]: `${uid}/${earlier}` },
+});
 const deletionTimestamp = "2026-01-01T00:00:00Z";
 
 const states: readonly (readonly [string, Pod, KubeClient, string])[] = [
   ["it lives", buildPod(own), clientWith([own]), "alive"],
   ["it is gone", buildPod(own), clientWith([]), "ended"],
-  ["another one has its name", buildPod(own), clientWith([{ ...own, uid: "u2" }]), "ended"],
+  ["another one has its name", buildPod(own), clientWith([{ ...own, uid: "other" }]), "ended"],
   ["it is terminating", buildPod(own), clientWith([{ ...own, deletionTimestamp }]), "ended"],
   ["its namespace is terminating", buildPod(own), clientWith([own], { deletionTimestamp }), "ended"],
   ["the owner reference has another name", buildPod({ ...own, name: "x" }), clientWith([own]), "alive"],
   ["the machine is another one's", buildPod(own, "vk-lab-demo-0"), clientWith([]), "none"],
+  ["the machine is that of an earlier Sandbox", buildPod(own, earlier), clientWith([own]), "none"],
+  ["it took the machine over", buildPod(own, earlier), clientWith([takenOverBy(own.uid)]), "alive"],
+  ["it has a copied annotation", buildPod(own, earlier), clientWith([takenOverBy("other")]), "none"],
   ["the API is not served", buildPod(own), failing("notFound"), "alive"],
 ];
 

@@ -6,11 +6,12 @@
 import {
   annotation,
   findSandboxOwner,
+  isSandboxVmName,
+  readSandboxMachine,
   readText,
   sandboxFinalizer,
   sandboxKind,
   sandboxVmName,
-  type SandboxReference,
 } from "@cocoon/contract";
 import { Fault, isFault, type Abortable } from "@cocoon/core";
 import { namespaces, resourceType, type KubeClient, type KubeObject } from "@cocoon/kube";
@@ -28,21 +29,21 @@ export async function findSandboxState(
   pod: Pod,
   options: Abortable,
 ): Promise<SandboxState> {
-  const owner = findOwnerOfMachine(pod);
-  if (!owner) return "none";
-  const { namespace = "" } = pod.metadata;
-  const sandbox = await findSandbox(client, { namespace, owner }, options);
+  const sandbox = await findSandboxOfMachine(client, pod, options);
+  if (sandbox === "none") return "none";
   if (sandbox === "notServed") return "alive";
   return (await isLiving(client, sandbox, options)) ? "alive" : "ended";
 }
 
-/** The Sandbox, where it is there and neither it nor its namespace is terminating. */
+/** The Sandbox whose machine it is, where neither it nor its namespace is terminating. `podName`: where it is looked for first. */
 export async function findLivingSandbox(
   client: KubeClient,
-  wanted: { readonly namespace: string; readonly owner: SandboxReference },
+  wanted: { readonly namespace: string; readonly podName: string; readonly vmName: string },
   options: Abortable,
 ): Promise<KubeObject | undefined> {
-  const sandbox = await findSandbox(client, wanted, options);
+  const isWanted = (sandbox: KubeObject) => readSandboxMachine(sandbox) === wanted.vmName;
+  const { namespace, podName } = wanted;
+  const sandbox = await findSandbox(client, { namespace, name: podName, isWanted }, options);
   if (!sandbox || sandbox === "notServed") return undefined;
   return (await isLiving(client, sandbox, options)) ? sandbox : undefined;
 }
@@ -57,16 +58,26 @@ async function isLiving(
   return namespace.metadata.deletionTimestamp === undefined;
 }
 
-/** The Sandbox that the pod's machine is named after; undefined when there is none, or it is gone. */
+/** The Sandbox that the pod's machine is of; undefined when there is none, or it is gone. */
 export async function findOwnSandbox(
   client: KubeClient,
   pod: Pod,
   options: Abortable,
 ): Promise<KubeObject | undefined> {
-  const owner = findOwnerOfMachine(pod);
-  const { namespace = "" } = pod.metadata;
-  const sandbox = owner && (await findSandbox(client, { namespace, owner }, options));
-  return sandbox === "notServed" ? undefined : sandbox;
+  const sandbox = await findSandboxOfMachine(client, pod, options);
+  return sandbox === "none" || sandbox === "notServed" ? undefined : sandbox;
+}
+
+/** The Sandbox that owns the pod, whosever the machine is, while it lives. */
+export async function findOwningSandbox(
+  client: KubeClient,
+  pod: Pod,
+  options: Abortable,
+): Promise<KubeObject | undefined> {
+  const sandbox = await findByOwner(client, pod, options);
+  if (sandbox === "none" || sandbox === "notServed" || !(await isLiving(client, sandbox, options)))
+    return undefined;
+  return sandbox;
 }
 
 /** Before the first push: a Sandbox that is deleted while its machine is hibernated has no pod that a kubelet would hear of. */
@@ -75,44 +86,65 @@ export async function keepSandboxUntilSettled(
   pod: Pod,
   options: Abortable,
 ): Promise<void> {
-  const owner = findOwnerOfMachine(pod);
-  if (!owner) return;
-  const { namespace = "" } = pod.metadata;
-  const sandbox = await findSandbox(client, { namespace, owner }, options);
-  if (sandbox === "notServed") return;
+  const sandbox = await findSandboxOfMachine(client, pod, options);
+  if (sandbox === "none" || sandbox === "notServed") return;
   if (!sandbox) throw new Fault("conflict", "the Sandbox was deleted");
   await addFinalizer({ client, type: sandboxes, object: sandbox, finalizer: sandboxFinalizer }, options);
 }
 
+type Found = KubeObject | "notServed" | undefined;
+
 /**
  * The end of a Sandbox removes the snapshots of its machine, and users can write owner references and annotations. So the
- * machine's name must be the one that is computed from the Sandbox's uid; any other pod ends like one without a Sandbox.
+ * machine's name must be the one that is computed from the Sandbox's uid, or that the Sandbox was recorded to have taken over;
+ * any other pod ends like one without a Sandbox.
  */
-function findOwnerOfMachine(pod: Pod): SandboxReference | undefined {
-  const owner = findSandboxOwner(pod);
-  if (!owner) return undefined;
+async function findSandboxOfMachine(
+  client: KubeClient,
+  pod: Pod,
+  options: Abortable,
+): Promise<Found | "none"> {
   const { namespace = "", annotations } = pod.metadata;
-  return readText(annotations, annotation.vmName) === sandboxVmName(namespace, owner.uid) ? owner : undefined;
+  const vmName = readText(annotations, annotation.vmName);
+  if (!isSandboxVmName(namespace, vmName)) return "none";
+  const sandbox = await findByOwner(client, pod, options);
+  const isOwn = vmName === sandboxVmName(namespace, findSandboxOwner(pod)?.uid ?? "");
+  if (isOwn || typeof sandbox === "string") return sandbox;
+  return sandbox && readSandboxMachine(sandbox) === vmName ? sandbox : "none";
+}
+
+async function findByOwner(client: KubeClient, pod: Pod, options: Abortable): Promise<Found | "none"> {
+  const owner = findSandboxOwner(pod);
+  if (!owner) return "none";
+  const isWanted = ({ metadata }: KubeObject) => metadata.uid === owner.uid;
+  const { namespace = "" } = pod.metadata;
+  return findSandbox(client, { namespace, name: owner.name, isWanted }, options);
+}
+
+interface Wanted {
+  readonly namespace: string;
+  /** Where it is looked for first. */
+  readonly name: string;
+  readonly isWanted: (sandbox: KubeObject) => boolean;
 }
 
 /**
  * A list and not a get: for a get, "no such Sandbox" and "no such API" are both 404. Where the API is not served, nothing is known
  * of the Sandbox, so the machine is kept as of a living one. The name in an owner reference may be wrong: a Sandbox is absent
- * only when no Sandbox of the namespace has the uid.
+ * only when no Sandbox of the namespace is the wanted one.
  */
-async function findSandbox(
+export async function findSandbox(
   client: KubeClient,
-  { namespace, owner }: { readonly namespace: string; readonly owner: SandboxReference },
+  { namespace, name, isWanted }: Wanted,
   { signal }: Abortable,
-): Promise<KubeObject | "notServed" | undefined> {
-  const isOwner = ({ metadata }: KubeObject) => metadata.uid === owner.uid;
+): Promise<Found> {
   try {
-    const fieldSelector = `metadata.name=${owner.name}`;
+    const fieldSelector = `metadata.name=${name}`;
     const named = await client.list(sandboxes, { namespace, fieldSelector, signal });
-    const found = named.items.find(isOwner);
+    const found = named.items.find(isWanted);
     if (found) return found;
     for await (const page of client.pages(sandboxes, { namespace, signal })) {
-      const other = page.items.find(isOwner);
+      const other = page.items.find(isWanted);
       if (other) return other;
     }
     return undefined;

@@ -51,6 +51,10 @@ export type Step =
   | { readonly kind: "saveNamed"; readonly vmId: string; readonly name: string }
   /** Before it wakes: what it is hibernated in is renamed, and a snapshot of its own takes that place. */
   | { readonly kind: "rewind"; readonly name: string }
+  /** The pod was taken over by another Sandbox: the machine becomes its. */
+  | { readonly kind: "takeOver" }
+  /** A pod of a Sandbox that took its machine over: it continues under the machine's name. */
+  | { readonly kind: "takeName"; readonly vmName: string }
   | { readonly kind: "announceLocal" }
   | { readonly kind: "dropTag"; readonly digest: string }
   | { readonly kind: "releaseTag"; readonly digest: string }

@@ -55,6 +55,8 @@ export function observed(more: Partial<Observed>): Observed {
     latestSnapshotId: undefined,
     fencedNodes: [],
     heldBy: undefined,
+    takenOver: undefined,
+    canTakeOver: false,
     hasRegistry: true,
     canSavePaused: true,
     savedNow: undefined,
