@@ -10,7 +10,7 @@ const sdkVersion = "1.0.8";
 const name = "sdk";
 const extensions = "extensions.agents.x-k8s.io/v1beta1";
 
-/** A pool, and a user that may use its Sandboxes and nothing else. The quick tier boots one machine only. */
+/** A pool, and a user that may use its Sandboxes and nothing else. */
 const objects = [
   {
     apiVersion: extensions,
@@ -25,7 +25,7 @@ const objects = [
     apiVersion: extensions,
     kind: "SandboxWarmPool",
     metadata: { name },
-    spec: { replicas: tier() === "full" ? 1 : 0, sandboxTemplateRef: { name } },
+    spec: { replicas: 1, sandboxTemplateRef: { name } },
   },
   { apiVersion: "v1", kind: "ServiceAccount", metadata: { name } },
   {
