@@ -10,9 +10,9 @@
  * are one process; the control plane and the guests share its cores.
  */
 import { parseArgs } from "node:util";
-import { demoImageName } from "@cocoon/images";
 import { eventually, ownControlPlane } from "@cocoon/testkit";
 import {
+  demoTemplate,
   extension,
   installAgentSandbox,
   openSandboxWorld,
@@ -49,19 +49,6 @@ async function poolIsReady(world: SandboxWorld, name: string, replicas: number):
   );
 }
 
-/** The demo image, as small as it boots. */
-function realTemplate(world: SandboxWorld): object {
-  const made = podTemplate(world) as { readonly spec: object };
-  const resources = { requests: { cpu: "1", memory: "128Mi" } };
-  const annotations = {
-    "cocoonset.cocoonstack.io/mode": "run",
-    "cocoonset.cocoonstack.io/image": demoImageName,
-    "cocoonset.cocoonstack.io/storage": "256Mi",
-  };
-  const containers = [{ name: "agent", image: demoImageName, resources }];
-  return { metadata: { annotations }, spec: { ...made.spec, containers } };
-}
-
 await using cluster = await ownControlPlane({ controllers: true });
 await installAgentSandbox(cluster);
 
@@ -69,7 +56,7 @@ async function measureClaims(count: number) {
   await using given = await openRealNode(cluster);
   await using world = await openSandboxWorld(cluster, { nodes: 1, given });
   await using claims = await openClaims(world, { signal });
-  const template = realTemplate(world);
+  const template = demoTemplate(world);
   await makePool(world, "warm", { replicas: 2, template });
   await makePool(world, "cold", { replicas: 0, template });
   const taken: Record<"warm" | "cold", Served[]> = { warm: [], cold: [] };

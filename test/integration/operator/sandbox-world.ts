@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { sandboxVmName } from "@cocoon/contract";
 import { createRegistry, silentLogger } from "@cocoon/core";
+import { demoImageName } from "@cocoon/images";
 import { openKubeClient } from "@cocoon/kube";
 import { startOperator } from "@cocoon/operator";
 import { eventually, type TestCluster } from "@cocoon/testkit";
@@ -154,6 +155,19 @@ export function podTemplate({ nodes }: Pick<SandboxWorld, "nodes">, more: object
       ...more,
     },
   };
+}
+
+/** The demo image, as small as it boots. */
+export function demoTemplate(world: Pick<SandboxWorld, "nodes">): object {
+  const made = podTemplate(world) as { readonly spec: object };
+  const resources = { requests: { cpu: "1", memory: "128Mi" } };
+  const annotations = {
+    "cocoonset.cocoonstack.io/mode": "run",
+    "cocoonset.cocoonstack.io/image": demoImageName,
+    "cocoonset.cocoonstack.io/storage": "256Mi",
+  };
+  const containers = [{ name: "agent", image: demoImageName, resources }];
+  return { metadata: { annotations }, spec: { ...made.spec, containers } };
 }
 
 export function sandboxObject(world: SandboxWorld, name: string, spec: object = {}): object {
