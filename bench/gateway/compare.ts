@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { gatewayKey } from "@cocoon/contract";
 import { eventually, temporaryDirectory, type OwnControlPlane } from "@cocoon/testkit";
 import { Sandbox } from "e2b";
-import { limits, template, type GatewayWorld } from "../../test/integration/gateway/world.ts";
+import { startGatewayProcess } from "../../test/integration/gateway/gateway-process.ts";
+import { template, type GatewayWorld } from "../../test/integration/gateway/world.ts";
 import { computePercentiles } from "../report.ts";
 
 export interface Scene {
@@ -46,7 +47,9 @@ async function kubectl({ cluster, world }: Scene, args: readonly string[], input
 
 /** To the end of a first command. The first sandbox boots the template, which is saved then. */
 export async function measureCreates(own: Scene, count: number): Promise<Comparison> {
-  const scene = await openWarmScene(own);
+  // Another replica, which keeps a machine ahead, as shipped.
+  await using gateway = await startGatewayProcess(own.world, { GATEWAY_WARM_POOL: "1" });
+  const scene = { ...own, world: { ...own.world, connection: gateway.connection } };
   const warm = await makeSandbox(scene);
   const saved = [
     "get",
@@ -76,13 +79,6 @@ export async function measureCreates(own: Scene, count: number): Promise<Compari
     await kubectl(scene, ["delete", "cocoonset", name, "--wait=false"]);
   }
   return { sdk: computePercentiles(times.sdk), kubectl: computePercentiles(times.kubectl) };
-}
-
-/** Another replica, which keeps a machine ahead. */
-async function openWarmScene({ cluster, world }: Scene): Promise<Scene> {
-  const { url } = (await world.newGateway({ limits: { ...limits, warmPool: 1 } })).server;
-  const connection = { ...world.connection, apiUrl: url, sandboxUrl: url };
-  return { cluster, world: { ...world, connection } };
 }
 
 async function awaitPool(scene: Scene): Promise<void> {

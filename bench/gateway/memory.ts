@@ -1,10 +1,8 @@
 /** Memory of a gateway in a process of its own, with many sandboxes listed and many streams open. */
-import { spawn } from "node:child_process";
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import { apiVersion, gatewayKey } from "@cocoon/contract";
-import { eventually, freePort } from "@cocoon/testkit";
 import { Sandbox } from "e2b";
+import { startGatewayProcess } from "../../test/integration/gateway/gateway-process.ts";
 import { makeSandbox, type Scene } from "./compare.ts";
 
 export interface MemoryFigures {
@@ -12,8 +10,6 @@ export interface MemoryFigures {
   readonly streams: number;
   readonly memoryMB: number;
 }
-
-const program = join(import.meta.dirname, "../../packages/gateway/src/main.ts");
 
 export async function measureMemory(
   scene: Scene,
@@ -23,38 +19,21 @@ export async function measureMemory(
   await using many = await cluster.newNamespace();
   const apiKey = await world.newKey(many.name);
   for (let index = 0; index < sandboxes; index += 1) await createAsleep(scene, many.name, index);
-  const port = await freePort();
-  const url = `http://127.0.0.1:${port}`;
-  const env = {
-    ...process.env,
-    KUBECONFIG: world.gatewayKubeconfig,
-    GATEWAY_LISTEN_ADDR: `127.0.0.1:${port}`,
-    GATEWAY_METRICS_ADDR: `127.0.0.1:${await freePort()}`,
-    GATEWAY_WARM_POOL: "0",
-    GATEWAY_REQUESTS_PER_SECOND: "1000",
-  };
-  const args = ["--max-semi-space-size=2", program];
-  const gateway = spawn(process.execPath, args, { env, stdio: ["ignore", "ignore", "inherit"] });
-  try {
-    await eventually(async () => (await fetch(`${url}/health`)).text(), {
-      timeoutMs: 60_000,
-      intervalMs: 200,
-    });
-    const listed = await countListed({ apiKey, apiUrl: url });
-    const sandbox = await makeSandbox(scene);
-    const process = await sandbox.commands.run("sleep 100000", { background: true, timeoutMs: 0 });
-    const connection = { ...world.connection, apiUrl: url, sandboxUrl: url };
-    const through = await Sandbox.connect(sandbox.sandboxId, { ...connection, requestTimeoutMs: 240_000 });
-    const open = await Promise.all(
-      Array.from({ length: streams }, () => through.commands.connect(process.pid, { timeoutMs: 0 })),
-    );
-    const memoryMB = await readMemory(gateway.pid ?? 0);
-    for (const each of open) await each.disconnect();
-    await sandbox.kill();
-    return { listed, streams: open.length, memoryMB };
-  } finally {
-    gateway.kill();
-  }
+  await using gateway = await startGatewayProcess(world, { GATEWAY_REQUESTS_PER_SECOND: "1000" });
+  const listed = await countListed({ apiKey, apiUrl: gateway.url });
+  const sandbox = await makeSandbox(scene);
+  const process = await sandbox.commands.run("sleep 100000", { background: true, timeoutMs: 0 });
+  const through = await Sandbox.connect(sandbox.sandboxId, {
+    ...gateway.connection,
+    requestTimeoutMs: 240_000,
+  });
+  const open = await Promise.all(
+    Array.from({ length: streams }, () => through.commands.connect(process.pid, { timeoutMs: 0 })),
+  );
+  const memoryMB = await readMemory(gateway.pid);
+  for (const each of open) await each.disconnect();
+  await sandbox.kill();
+  return { listed, streams: open.length, memoryMB };
 }
 
 async function countListed(connection: {

@@ -4,6 +4,7 @@
  * an OCI layout. It runs nothing.
  */
 export { debianImageName } from "./builtin/debian-image.ts";
+export { baseImageName } from "./builtin/base-image.ts";
 export { demoImageName } from "./builtin/demo-image.ts";
 export { builtInImageNames, openImageLibrary } from "./image-library.ts";
 export type { ImagePolicy } from "./image-policy.ts";

@@ -4,7 +4,7 @@
  *   gateway → guest   one line of flat JSON: token, op, and what the op needs; then, for ops with a body, frames D … Z
  *   guest → gateway   frames: J (JSON), D (file content), O (stdout or terminal), E (stderr), and at the end Z or X
  *
- * A frame is its type (1 byte), its length (4 bytes, big endian) and its payload, at most 32 KiB. X carries `code` (a Connect
+ * A frame is its type (1 byte), its length (4 bytes, big endian) and its payload, at most 32 KiB (64 KiB of a file that is read). X carries `code` (a Connect
  * code) and `message`. A connection that ends without Z or X was cut.
  *
  *   op                          answer

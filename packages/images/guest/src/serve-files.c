@@ -1,13 +1,17 @@
 /* Files and directories. Everything is done as root; what is made belongs to the account of the request. */
 #define _GNU_SOURCE
 #include "serve.h"
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -16,6 +20,8 @@
 #define MAX_DEPTH 64
 #define METADATA_PREFIX "user.e2b."
 #define MAX_METADATA 128
+/* Of a file in one frame. */
+#define STRETCH_BYTES (64 * 1024)
 
 /* Name of an id in passwd or group, else the number. */
 static void find_name(const char *file, unsigned id, char name[64]) {
@@ -204,7 +210,33 @@ static void serve_remove(int fd, const char *path) {
   else send_error(fd, "internal", "%.300s: %s", path, strerror(errno));
 }
 
+/* The kernel sends it without a copy in between. False in the middle of a frame: the client sees a cut. */
+static bool send_stretch(int fd, int file, size_t length) {
+  char header[5] = {FRAME_DATA};
+  uint32_t size = htonl((uint32_t)length);
+  memcpy(header + 1, &size, sizeof size);
+  if (!full_write(fd, header, sizeof header)) return false;
+  while (length > 0) {
+    ssize_t sent = sendfile(fd, file, NULL, length);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false; /* it was made shorter meanwhile */
+    length -= (size_t)sent;
+  }
+  return true;
+}
+
 /* To the end of the file, not to the size that it says: files of /proc say 0. */
+static bool send_content(int fd, int file, const char *path, off_t size) {
+  static char data[FRAME_BYTES];
+  for (off_t left = size; left > 0; left -= left < STRETCH_BYTES ? left : STRETCH_BYTES)
+    if (!send_stretch(fd, file, (size_t)(left < STRETCH_BYTES ? left : STRETCH_BYTES))) return false;
+  for (ssize_t got; (got = read(file, data, sizeof data)) != 0;) {
+    if (got < 0) send_errno(fd, path);
+    if (got < 0 || !send_frame(fd, FRAME_DATA, data, (size_t)got)) return false;
+  }
+  return true;
+}
+
 static void serve_read(int fd, const char *path) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
   struct stat found;
@@ -219,16 +251,12 @@ static void serve_read(int fd, const char *path) {
   struct json_writer writer;
   json_open(&writer);
   put_entry(&writer, path);
-  if (!send_json(fd, &writer)) return;
-  static char data[FRAME_BYTES];
-  for (ssize_t got; (got = read(file, data, sizeof data)) != 0;) {
-    if (got < 0) {
-      send_errno(fd, path);
-      return;
-    }
-    if (!send_frame(fd, FRAME_DATA, data, (size_t)got)) return;
-  }
+  int on = 1, off = 0;
+  use_large_segments(fd);
+  setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on);
+  if (!send_json(fd, &writer) || !send_content(fd, file, path, S_ISREG(found.st_mode) ? found.st_size : 0)) return;
   send_done(fd);
+  setsockopt(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
 }
 
 /* Each upload replaces the whole set. */

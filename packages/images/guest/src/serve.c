@@ -229,7 +229,8 @@ static bool write_config(struct json_object *request) {
   char **values = json_list(request, "env", &count);
   for (size_t index = 0; index < count; index++) fprintf(stream, "env=%s%c", values[index], 0);
   fclose(stream);
-  char draft[] = CONFIG_FILE ".new";
+  char draft[64]; /* of its own: two gateways may prepare the guest at the same time */
+  snprintf(draft, sizeof draft, CONFIG_FILE ".%d", (int)getpid());
   unlink(draft);
   int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   bool written = fd >= 0 && full_write(fd, text, length) && close(fd) == 0 && rename(draft, CONFIG_FILE) == 0;

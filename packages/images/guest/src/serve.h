@@ -52,6 +52,9 @@ int connect_holder(const char *directory, const char *name);
 bool pass_descriptor(int holder, const void *payload, size_t length, int fd);
 ssize_t receive_descriptor(int holder, void *payload, size_t capacity, int *fd);
 
+/* serve-segments.c */
+void use_large_segments(int fd);
+
 /* agent-exec.c */
 void close_fd(int *fd);
 
