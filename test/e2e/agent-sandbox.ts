@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { clusterLayout } from "@cocoon/controlplane";
+import { lastLines } from "@cocoon/core";
 import { ensurePythonPackage, eventually, runCommand, tier } from "@cocoon/testkit";
 import { convergeMs, type Platform } from "./platform.ts";
 
@@ -57,7 +58,8 @@ export async function usePythonSdk({ home, kubectl }: Platform, routerUrl: strin
   };
   const script = join(import.meta.dirname, "agent-sandbox-sdk.py");
   const ran = await runCommand(python, [script, tier()], { env, timeoutMs: 20 * 60_000 });
-  assert.equal(ran.stdout, "ok\n", ran.stderr);
+  const failures = lastLines(join(home, "logs", "gateway.log"), 20).filter((line) => line.includes("failed"));
+  assert.equal(ran.stdout, "ok\n", [ran.stderr, ...failures].join("\n"));
   await kubectl("delete", "-f", file, "--wait=true", `--timeout=${convergeMs}ms`);
   await eventually(async () => assert.equal(await kubectl("get", "sandboxes", "-o", "name"), ""), {
     timeoutMs: convergeMs,

@@ -40,7 +40,17 @@ const record = encodeFrame("J", Buffer.from('{"pid":5}'));
 test("a guest that serves nothing yet is prepared, and the request is sent again", async (t) => {
   const world = openGuest((_op, prepared) => (prepared === 0 ? "cut" : [record, done]));
   assert.deepEqual(await world.guest.call({ op: "start" }, { signal: t.signal }), [{ pid: 5 }]);
-  assert.deepEqual([world.asked, world.prepared()], [["start", "ping", "start"], 1]);
+  assert.deepEqual([world.asked, world.prepared()], [["start", "ping", "ping", "start"], 1]);
+});
+
+test("a guest that serves a moment after it was prepared gets the request once", async (t) => {
+  let refusals = 2;
+  const world = openGuest((op, prepared) => {
+    if (prepared === 0) return "cut";
+    return op === "ping" && (refusals -= 1) >= 0 ? "cut" : [record, done];
+  });
+  await world.guest.call({ op: "start" }, t);
+  assert.deepEqual(world.asked, ["start", "ping", "ping", "ping", "ping", "start"]);
 });
 
 test("a process is not started twice when it is not known whether it was", async (t) => {

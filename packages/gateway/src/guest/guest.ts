@@ -1,6 +1,6 @@
 /** Requests to one guest. Each has a connection of its own, so a slow one holds up no other. */
 import type { Duplex } from "node:stream";
-import { Fault, isFault, type Abortable } from "@cocoon/core";
+import { Fault, isFault, sleep, type Abortable } from "@cocoon/core";
 import {
   encodeData,
   encodeFrame,
@@ -27,6 +27,8 @@ interface GuestConnection {
 }
 
 type Body = AsyncIterable<Uint8Array>;
+/** Of a guest that was just prepared; two seconds in all. */
+const answerAttempts = 5;
 /** What may be sent again when it is not known whether the guest got it. */
 const unrepeatable: ReadonlySet<string> = new Set(["start", "process-input", "write", "move"]);
 
@@ -68,8 +70,21 @@ export class Guest {
     } catch (error) {
       if (!isFault(error, "unavailable") && !(error instanceof GuestError)) throw error;
       await this.#access.prepare(options);
+      await this.#awaitAnswer(options);
       return true;
     }
+  }
+
+  /** What was just started serves soon. A guest that does not is told by the request that follows. */
+  async #awaitAnswer({ signal }: Abortable): Promise<void> {
+    for (let attempt = 1; attempt <= answerAttempts; attempt += 1)
+      try {
+        for await (const _frame of this.#exchange({ op: "ping" }, { signal })) break;
+        return;
+      } catch (error) {
+        if (!isFault(error, "unavailable")) throw error;
+        await sleep(50 * 2 ** attempt, { signal });
+      }
   }
 
   /** The JSON messages of the answer. */
