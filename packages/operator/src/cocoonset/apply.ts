@@ -22,13 +22,17 @@ export interface ApplyContext extends Abortable {
 interface Running extends ApplyContext {
   /** Versions of pods after our own changes in this plan, by name: those may still be deleted by version. */
   readonly versions: Map<string, string>;
+  /** Resolves when the API server has the set; asked once in a plan. */
+  readonly assertLiving: () => Promise<void>;
 }
 
 const podsAtOnce = 8;
 
 /** Whether anything was changed that is worth another look. */
 export async function applyActions(outer: ApplyContext, actions: readonly Action[]): Promise<boolean> {
-  const context = { ...outer, versions: new Map<string, string>() };
+  let living: Promise<void> | undefined;
+  const assertLiving = () => (living ??= assertSetLives(outer));
+  const context = { ...outer, versions: new Map<string, string>(), assertLiving };
   let changed = false;
   for (let index = 0; index < actions.length;) {
     const batch = batchAt(actions, index);
@@ -139,7 +143,21 @@ async function assertRequested(
     );
 }
 
-async function createPod({ parts, signal, log }: ApplyContext, pod: Pod): Promise<boolean> {
+/**
+ * A set that only the cache knows, from before etcd was restored, gets no pod: garbage collection would delete it as one
+ * without an owner, and its node would take that for the end of the machine.
+ */
+async function assertSetLives({ parts, set, signal }: ApplyContext): Promise<void> {
+  const live = await ignoreFault("notFound", parts.client.get(cocoonSets, getKey(set), { signal }));
+  if (live?.metadata.uid !== set.metadata.uid)
+    throw new Fault(
+      "unavailable",
+      `the API server has no CocoonSet ${set.metadata.name} with this uid; the cache is behind`,
+    );
+}
+
+async function createPod({ parts, signal, log, assertLiving }: Running, pod: Pod): Promise<boolean> {
+  await assertLiving();
   // Undefined: another owner's. The overlay shows it now, and the next round reports the conflict.
   const created = await ignoreFault("alreadyExists", parts.pods.ensure(pod, { signal }));
   if (created) log.info({ pod: pod.metadata.name }, "pod created");
