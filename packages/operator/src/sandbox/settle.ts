@@ -9,6 +9,7 @@ import {
   readText,
   sandboxFinalizer,
   sandboxKind,
+  sandboxVmName,
   shouldSnapshot,
 } from "@cocoon/contract";
 import { readSandbox, type Sandbox } from "@cocoon/contract/agent-sandbox";
@@ -52,7 +53,12 @@ export async function settleSandbox(
   const sandbox = await ignoreFault("notFound", client.get(sandboxes, key, options));
   if (!sandbox || !needsSettling(sandbox)) return settled;
   const vmName = readSandboxMachine(sandbox);
-  if (!(await isOnNode(client, { sandbox, vmName }, options))) {
+  if (await isOfAnother(client, { sandbox, vmName }, options))
+    log.warn(
+      { sandbox: `${key.namespace}/${key.name}`, vm: vmName },
+      "machine of another Sandbox left alone",
+    );
+  else if (!(await isOnNode(client, { sandbox, vmName }, options))) {
     const { namespace = "" } = sandbox.metadata;
     const keep = wantsSnapshot(sandbox);
     await snapshots.settle(vmName, { namespace, keep, purge: !keep, at: new Date() }, options);
@@ -62,10 +68,29 @@ export async function settleSandbox(
   return settled;
 }
 
+interface Settling {
+  readonly sandbox: SandboxObject;
+  readonly vmName: string;
+}
+
+/** The record of a take-over is an annotation, which users can edit: it ends no machine that another Sandbox has. */
+async function isOfAnother(
+  client: KubeClient,
+  { sandbox, vmName }: Settling,
+  { signal }: Abortable,
+): Promise<boolean> {
+  const { namespace = "", uid = "" } = sandbox.metadata;
+  if (vmName === sandboxVmName(namespace, uid)) return false;
+  for await (const page of client.pages(sandboxes, { namespace, signal }))
+    if (page.items.some((each) => each.metadata.uid !== uid && readSandboxMachine(each) === vmName))
+      return true;
+  return false;
+}
+
 /** By the machine's name: a pod that outlives its Sandbox keeps the machine. One that is not bound to a node goes without a kubelet. */
 async function isOnNode(
   client: KubeClient,
-  { sandbox, vmName }: { readonly sandbox: SandboxObject; readonly vmName: string },
+  { sandbox, vmName }: Settling,
   { signal }: Abortable,
 ): Promise<boolean> {
   const { namespace = "" } = sandbox.metadata;

@@ -6,6 +6,7 @@ import { Fault } from "@cocoon/core";
 import type { KubeClient, KubeObject } from "@cocoon/kube";
 import type { Pod } from "@cocoon/kubelet";
 import { findSandboxState } from "./sandbox-owner.ts";
+import { findTakenOver } from "./take-over.ts";
 
 const signal = new AbortController().signal;
 
@@ -45,6 +46,8 @@ const takenOverBy = (uid: string) => ({
   ...own,
   annotations: { [sandboxMachineAnnotation]: `${uid}/${earlier}` },
 });
+/** The one that the machine is named after. */
+const rival = { namespace: "lab", name: "s2", uid: "00000000-0000-0000-0000-000000000002" };
 const deletionTimestamp = "2026-01-01T00:00:00Z";
 
 const states: readonly (readonly [string, Pod, KubeClient, string])[] = [
@@ -57,6 +60,7 @@ const states: readonly (readonly [string, Pod, KubeClient, string])[] = [
   ["the machine is another one's", buildPod(own, "vk-lab-demo-0"), clientWith([]), "none"],
   ["the machine is that of an earlier Sandbox", buildPod(own, earlier), clientWith([own]), "none"],
   ["it took the machine over", buildPod(own, earlier), clientWith([takenOverBy(own.uid)]), "alive"],
+  ["another one has the machine", buildPod(own, earlier), clientWith([takenOverBy(own.uid), rival]), "none"],
   ["it has a copied annotation", buildPod(own, earlier), clientWith([takenOverBy("other")]), "none"],
   ["the API is not served", buildPod(own), failing("notFound"), "alive"],
 ];
@@ -70,4 +74,13 @@ test("an API server that does not answer says nothing about the Sandbox", async 
   await assert.rejects(findSandboxState(failing("unavailable"), buildPod(own), { signal }), {
     code: "unavailable",
   });
+});
+
+test("a pod continues under a machine's name only while no other Sandbox has that machine", async () => {
+  const pod = buildPod(own);
+  const find = (...sandboxes: KubeObject["metadata"][]) =>
+    findTakenOver(clientWith(sandboxes), pod, { signal });
+  assert.equal(await find(takenOverBy(own.uid)), earlier);
+  assert.equal(await find(takenOverBy(own.uid), rival), undefined);
+  assert.equal(await find(own), undefined);
 });

@@ -68,7 +68,7 @@ export async function findOwnSandbox(
   return sandbox === "none" || sandbox === "notServed" ? undefined : sandbox;
 }
 
-/** The Sandbox that owns the pod, whosever the machine is, while it lives. */
+/** The Sandbox that owns the pod, while it lives; the machine may be named after another one. */
 export async function findOwningSandbox(
   client: KubeClient,
   pod: Pod,
@@ -110,7 +110,19 @@ async function findSandboxOfMachine(
   const sandbox = await findByOwner(client, pod, options);
   const isOwn = vmName === sandboxVmName(namespace, findSandboxOwner(pod)?.uid ?? "");
   if (isOwn || typeof sandbox === "string") return sandbox;
-  return sandbox && readSandboxMachine(sandbox) === vmName ? sandbox : "none";
+  if (!sandbox || readSandboxMachine(sandbox) !== vmName) return "none";
+  return (await isOfAnotherSandbox(client, { sandbox, vmName }, options)) ? "none" : sandbox;
+}
+
+/** The record of a take-over is an annotation, which users can edit: it is not believed for a machine that another Sandbox has. */
+export async function isOfAnotherSandbox(
+  client: KubeClient,
+  { sandbox, vmName }: { readonly sandbox: KubeObject; readonly vmName: string },
+  options: Abortable,
+): Promise<boolean> {
+  const { namespace = "", name = "", uid } = sandbox.metadata;
+  const isWanted = (each: KubeObject) => each.metadata.uid !== uid && readSandboxMachine(each) === vmName;
+  return (await findSandbox(client, { namespace, name, isWanted }, options)) !== undefined;
 }
 
 async function findByOwner(client: KubeClient, pod: Pod, options: Abortable): Promise<Found | "none"> {
@@ -133,7 +145,7 @@ interface Wanted {
  * of the Sandbox, so the machine is kept as of a living one. The name in an owner reference may be wrong: a Sandbox is absent
  * only when no Sandbox of the namespace is the wanted one.
  */
-export async function findSandbox(
+async function findSandbox(
   client: KubeClient,
   { namespace, name, isWanted }: Wanted,
   { signal }: Abortable,

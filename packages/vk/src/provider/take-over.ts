@@ -16,7 +16,7 @@ import type { Pod } from "@cocoon/kubelet";
 import type { Vm } from "@cocoon/vm";
 import type { PodMachine } from "../pod-machine.ts";
 import { formatSandboxNote } from "./sandbox-holder.ts";
-import { findOwningSandbox, findSandbox, sandboxes } from "./sandbox-owner.ts";
+import { findOwningSandbox, isOfAnotherSandbox, sandboxes } from "./sandbox-owner.ts";
 import type { StepContext } from "./step-context.ts";
 
 interface Looked {
@@ -38,10 +38,7 @@ export async function findTakeOver(
   if (!vm || machine.runtime.vmId !== vm.id) return undefined;
   const sandbox = await findOwningSandbox(client, pod, options);
   if (!sandbox || sandbox.metadata.annotations?.[sandboxNodeAnnotation]) return undefined;
-  const isWanted = (each: KubeObject) => readSandboxMachine(each) === vmName;
-  return (await findSandbox(client, { namespace, name: owner.name, isWanted }, options))
-    ? undefined
-    : sandbox;
+  return (await isOfAnotherSandbox(client, { sandbox, vmName }, options)) ? undefined : sandbox;
 }
 
 /** The node is noted with it, as for a VM that is made. */
@@ -71,5 +68,6 @@ export async function findTakenOver(
 ): Promise<string | undefined> {
   const sandbox = await findOwningSandbox(client, pod, options);
   const vmName = sandbox && readSandboxMachine(sandbox);
-  return vmName === pod.metadata.annotations?.[annotation.vmName] ? undefined : vmName;
+  if (!vmName || vmName === pod.metadata.annotations?.[annotation.vmName]) return undefined;
+  return (await isOfAnotherSandbox(client, { sandbox, vmName }, options)) ? undefined : vmName;
 }
