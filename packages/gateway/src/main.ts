@@ -10,7 +10,7 @@ import {
   type MainContext,
 } from "@cocoon/core";
 import { openKubeClient } from "@cocoon/kube";
-import { openConfiguredRegistry, type Registry } from "@cocoon/oci";
+import { openConfiguredRegistry, readCredentialSettings, type Registry } from "@cocoon/oci";
 import { gatewayProgram, type GatewayConfig } from "./config.ts";
 import { startSandboxRouter } from "./sandbox-router/router.ts";
 import { startGateway, type GatewayOptions } from "./start.ts";
@@ -44,14 +44,7 @@ async function run({ config, log, signal }: MainContext<(typeof gatewayProgram)[
 
 async function openFilesRegistry(config: GatewayConfig): Promise<Registry | undefined> {
   const address = config.ociRegistry ?? config.epochUrl;
-  if (!address) return undefined;
-  return openConfiguredRegistry({
-    address,
-    token: config.epochToken,
-    dockerConfig: config.dockerConfig,
-    google: { file: config.googleApplicationCredentials, metadataHost: config.gceMetadataHost },
-    caFile: config.epochCaCert,
-  });
+  return address ? openConfiguredRegistry({ address, ...readCredentialSettings(config) }) : undefined;
 }
 
 function readSettings(config: GatewayConfig): Omit<GatewayOptions, "client" | "signal"> {

@@ -11,7 +11,7 @@ export {
 } from "./registry/credentials.ts";
 export { firstCredential, googleCredentials } from "./registry/google.ts";
 export { openConfiguredRegistry } from "./registry/open-configured.ts";
-export { credentialOptions } from "./registry/settings.ts";
+export { credentialOptions, readCredentialSettings } from "./registry/settings.ts";
 export { openRegistry, Registry } from "./registry/registry.ts";
 export { type ConnectionGuard } from "./registry/transport.ts";
 export { Repository } from "./registry/repository.ts";

@@ -15,7 +15,7 @@ import {
 } from "@cocoon/core";
 import { openKubeClient, type KubeClient } from "@cocoon/kube";
 import { guardedClient, lead } from "@cocoon/kube/controller";
-import { openConfiguredRegistry, type Registry } from "@cocoon/oci";
+import { openConfiguredRegistry, readCredentialSettings, type Registry } from "@cocoon/oci";
 import type { operatorProgram, OperatorConfig } from "./config.ts";
 import { startOperator, type OperatorOptions } from "./start.ts";
 import { assertNoUpstream } from "./sandbox/upstream.ts";
@@ -116,10 +116,7 @@ async function openSnapshotRegistry(config: OperatorConfig, log: Logger): Promis
   log.info({ registry: address }, "snapshots are in this registry");
   return openConfiguredRegistry({
     address,
-    token: config.epochToken,
-    dockerConfig: config.dockerConfig,
-    google: { file: config.googleApplicationCredentials, metadataHost: config.gceMetadataHost },
-    caFile: config.epochCaCert,
+    ...readCredentialSettings(config),
     // A reconcile is repeated with back-off: its calls need few attempts of their own.
     retry: { attempts: 2 },
     answerTimeoutMs: 10_000,

@@ -2,7 +2,7 @@
 import { isRepository } from "@cocoon/contract";
 import { getErrorMessage, withDeadline, type Logger } from "@cocoon/core";
 import { MachineSnapshots } from "@cocoon/machine";
-import { openConfiguredRegistry, type Registry } from "@cocoon/oci";
+import { openConfiguredRegistry, readCredentialSettings, type Registry } from "@cocoon/oci";
 import type { WebhookConfig } from "./config.ts";
 import type { Snapshots } from "./snapshots.ts";
 
@@ -17,13 +17,7 @@ export async function openRegistrySnapshots(
   log: Logger,
 ): Promise<Snapshots & AsyncDisposable> {
   log.info({ registry: address }, "registry for snapshots");
-  const registry = await openConfiguredRegistry({
-    address,
-    token: settings.epochToken,
-    dockerConfig: settings.dockerConfig,
-    google: { file: settings.googleApplicationCredentials, metadataHost: settings.gceMetadataHost },
-    caFile: settings.epochCaCert,
-  });
+  const registry = await openConfiguredRegistry({ address, ...readCredentialSettings(settings) });
   return {
     ...snapshotsIn(registry, log),
     [Symbol.asyncDispose]: () => registry[Symbol.asyncDispose](),

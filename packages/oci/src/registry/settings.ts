@@ -1,5 +1,6 @@
 /** Settings of the credentials of every program that talks to a registry: one table, so that they stay the same. */
 import { optionType } from "@cocoon/core";
+import type { ConfiguredRegistry } from "./open-configured.ts";
 
 export const credentialOptions = {
   epochToken: {
@@ -25,3 +26,21 @@ export const credentialOptions = {
     env: ["GCE_METADATA_HOST"],
   },
 } as const;
+
+interface CredentialSettings {
+  readonly epochToken: string | undefined;
+  readonly epochCaCert: string | undefined;
+  readonly googleApplicationCredentials: string | undefined;
+  readonly gceMetadataHost: string | undefined;
+  /** Each program has its own default. */
+  readonly dockerConfig: string;
+}
+
+export function readCredentialSettings(config: CredentialSettings): Omit<ConfiguredRegistry, "address"> {
+  return {
+    token: config.epochToken,
+    dockerConfig: config.dockerConfig,
+    google: { file: config.googleApplicationCredentials, metadataHost: config.gceMetadataHost },
+    caFile: config.epochCaCert,
+  };
+}
