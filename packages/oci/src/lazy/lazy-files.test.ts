@@ -132,7 +132,7 @@ test("what the node's chunk store has is not fetched", async ({ signal }) => {
   await assertMachine(directory, world.content);
 });
 
-test("what was fetched is in the node's chunk store afterwards, whoever waited for it", async ({
+test("what was fetched is in the node's chunk store afterwards, also what a reader waited for", async ({
   signal,
 }) => {
   await using world = await openWorld(signal);

@@ -4,6 +4,7 @@
  */
 import { fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
+import { Fault } from "@cocoon/core";
 import { machineFile } from "../store/layout.ts";
 import { FuseServer, type ServedFile } from "./fuse-server.ts";
 import type { LocalFiles } from "./page-server-config.ts";
@@ -47,7 +48,8 @@ export function describeServed({ name, fd, size }: Pick<ServedFile, "name" | "fd
  */
 export function becomeLocalServer({ directory, lazy, owner, program }: LocalFiles): void {
   const [command, ...args] = program;
-  if (command === undefined || !process.execve) return;
+  // The files are closed: this process cannot continue, and vk-cocoon starts another one.
+  if (command === undefined || !process.execve) throw new Fault("internal", "this Node has no execve");
   const files: LocalFiles = { directory, lazy, owner, program };
   const env = { ...smallProcess, UV_THREADPOOL_SIZE: threads };
   process.execve(command, [command, ...args, localFlag, JSON.stringify(files)], env);
